@@ -364,6 +364,17 @@ def test_all_neurons_are_read_where_there_are_no_more():
     assert fitted.reason.endswith("; all neurons are read: no more than 500 differ")
 
 
+def test_a_comparison_by_squared_loss_is_not_the_answer_of_another_loss():
+    program = Program.ridge(Objective("logistic", "mean"))
+    fitted = fit_mixed(labelled(), 100, program=program)
+    *compared, last = fitted.trials
+    assert all((trial.n_rows, trial.n_neurons) == (60, 100) for trial in compared)  # all rows, all neurons
+    assert fitted.chosen is last
+    assert last.n_rows < 60  # judged by its own loss on samples held out
+    assert [head.loss.name for head in fitted.solution.problem.heads] == ["logistic"]
+    assert fitted.solution.certificate.relative_gap <= program.tol
+
+
 def test_few_of_many_rows_are_judged_by_a_fifth_that_is_held_out(monkeypatch):
     grid = replace(choosing.GRID, max_left_out=50)
     monkeypatch.setattr(choosing, "GRID", grid)

@@ -89,11 +89,13 @@ def choose(
             notify(n_done, total)
             if highest is None or highest.rank < verdict.rank:
                 highest = verdict
+            # Equal ranks are not worse: the walk goes on along plateaus, which accuracies have.
             n_worse = n_worse + 1 if verdict.rank < highest.rank else 0
             may_be_late = judge.solves_in_turn and (len(best) > 0 or number > len(points) // 2)
             if (judge.solves_in_turn and n_worse == GRID.patience) or (may_be_late and is_late()):
                 break
         assert highest is not None
+        # Strengths fall along a line, so the first of equal ranks has the largest; between lines the points decide.
         if not best or (best[0].rank, best[0].point) < (highest.rank, highest.point):
             best[:] = [highest]
         return highest
@@ -104,6 +106,7 @@ def choose(
         total = len(quadratics) + GRID.neighbours * GRID.norms_beside
         ridge = walk([(0.0, quadratic) for quadratic in quadratics], total)
         quadratics = [quadratic for quadratic in quadratics if quadratic <= ridge.point[1]][: GRID.neighbours]
+        # Every k-th strength from the largest on, k rounded up: at most ``norms_beside`` remain.
         norms = norms[:-1][:: -(-(len(norms) - 1) // GRID.norms_beside)]
     lines = [[(norm, quadratic) for norm in norms] for quadratic in quadratics]
     if len(norms) == 1:  # the quadratics are the line

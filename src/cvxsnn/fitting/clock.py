@@ -31,6 +31,7 @@ class Clock:
 
     def note(self, n_neurons: int, n_rows: int, spikes: float, judgement: float) -> None:
         """Remember the seconds that a trial took: for the spikes of its neurons, and for its judgement."""
+        # The largest is the closest to the trials that are forecast from it.
         self._largest = max(self._largest, (n_neurons, n_rows, spikes, judgement))
 
     def has_time(self, n_neurons: int, n_rows: int) -> bool:
@@ -39,6 +40,7 @@ class Clock:
             return True
         spikes, judgement = self._forecast(n_neurons, n_rows)
         last_spikes, last_judgement = self._forecast(max(n_neurons, self._n_neurons), self._n_rows)
+        # A trial on all rows has computed the spikes of the final solve already.
         after = SOLVE_SHARE * last_judgement + last_spikes * (n_rows < self._n_rows)
         return time.perf_counter() - self._begin + spikes + judgement + after <= self._max_seconds
 

@@ -144,6 +144,7 @@ class Trial:
         """Return whether the loss on the same rows is lower by more than the standard error of the difference."""
         assert self.validation is not None
         assert other.validation is not None
+        # Paired: the same rows are hard for both trials, which cancels in the difference.
         mean, error = paired_difference(other.validation.loss[0], self.validation.loss[0], self.validation.weight)
         return bool(mean > SIZES.clearly * error)
 
@@ -331,15 +332,16 @@ class _Engine:
 
     def _compare(self) -> _Judged | None:
         """Return the best family and read-out on a part of the rows; None if there is nothing to choose."""
-        families, readouts, given = self.families, self.readouts, self.budget.n_neurons
+        families, readouts, n_given = self.families, self.readouts, self.budget.n_neurons
         has_choice = len(families) + len(readouts) > 2
         if self.is_mixed and not has_choice:
             self.reasons.append(f"mixture {families[0]!r} and read-out {readouts[0]!r}: no choice was left open")
-        if not has_choice and (given is not None or not self.is_mixed):
+        if not has_choice and (n_given is not None or not self.is_mixed):
             return None
-        n_neurons = min(given or SIZES.n_compared, SIZES.n_compared) if self.is_mixed else None
+        n_neurons = min(n_given or SIZES.n_compared, SIZES.n_compared) if self.is_mixed else None
         rows, is_late = self._rows_compared(), False
         best = first = self._try(rows, families[0], readouts[0], n_neurons)
+        # First the read-outs, then the families at the best of them: all pairs would take the product of both times.
         others = [(None, readout) for readout in readouts[1:]] + [(family, None) for family in families[1:]]
         for number, (family, readout) in enumerate(others, 2):
             is_late = not self.clock.has_time(best.trial.n_neurons, len(rows))
@@ -402,9 +404,11 @@ class _Engine:
 
     def _is_final(self, compared: _Judged, program: Program, n_neurons: int | None) -> bool:
         """Return whether the comparison was of the program itself, on all rows and with all neurons."""
-        is_whole = compared.trial.n_rows == self.data.n_samples and compared.trial.n_neurons == n_neurons
+        has_all = compared.trial.n_rows == self.data.n_samples and compared.trial.n_neurons == n_neurons
+        # Other losses are compared by the squared loss, whose program is not theirs. Strengths that the user gave were
+        # not tried: the comparison walks the grid of the library.
         is_same = compared.program == program and program.is_ridge and program.l2_strength == "auto"
-        return is_whole and is_same and self.judge is None
+        return has_all and is_same and self.judge is None
 
     def _few(self, judged: _Judged, sparsity: Sparsity) -> _Judged:
         """Return the program over few neurons, or over all if these are to be read."""
@@ -431,6 +435,7 @@ class _Engine:
         """Return the certified optimum on all rows at the point that was chosen."""
         verdict, program = judged.trial.verdict, judged.program
         solution = verdict.solution
+        # A fit to a part of the rows is only a start.
         if solution is None or verdict.share < 1 or solution.certificate.relative_gap > program.tol:
             solution = solve(program.at(judged.problem, verdict.point, verdict.share), program.tol, start=solution)
         return solution
@@ -439,6 +444,7 @@ class _Engine:
         """Judge ridge over a family by its leave-one-out errors on some of the data."""
         data = self.data if len(rows) == self.data.n_samples else self.data.take(rows)
         begin, program = time.perf_counter(), self.program.with_readout(readout)
+        # Thresholds are taken from all rows, as in the final fit, and not from those compared.
         witnesses = sample(family, self.data, self.seed, n_neurons)
         problem = self._problem(program, witnesses, data)
         ridge = ridge_of(problem)
@@ -470,6 +476,7 @@ class _Engine:
         n_samples, n_compared = self.data.n_samples, min(self.data.n_samples, SIZES.rows_compared)
         if n_compared < n_samples:
             _LOGGER.info("neurons are compared on %d of %d samples", n_compared, n_samples)
+        # Random, because data are often sorted by class; in rising order, so that all rows are the data as they are.
         chosen = child_generator(self.seed, "fit", "rows").choice(n_samples, n_compared, replace=False)
         return torch.from_numpy(np.sort(chosen))
 
@@ -488,7 +495,9 @@ class _Engine:
 def _fall_by_half(problem: ConvexProblem, trial: Trial) -> float:
     """Return how much the second half of the neurons lowers the loss, as a share of that of the best constant."""
     (head,) = problem.heads
+    # Every second atom: the kinds of neurons of a mixture follow each other, and each of them is halved.
     half = problem.take_atoms(torch.arange(0, problem.dictionary.n_atoms, 2, device=problem.dictionary.device))
+    # The same relative strength: the unit is the mean eigenvalue of the half.
     scores = ridge_scores(half, [trial.verdict.point[1] * quadratic_unit(half)])
     mean = problem.row_weight @ head.targets
     constant = head.weight * float(problem.row_weight @ head.loss.value(mean.expand_as(head.targets), head.targets))

@@ -141,6 +141,8 @@ class _Selected(FitsWithoutRows):
 def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tensor, Tensor]:
     """Return the fold of each row, and the scores of rows left out by ridge over all neurons."""
     weight = problem.row_weight
+    # The neurons of many rows were judged on rows held out. Fewer neurons are judged on the same ones, so that the
+    # difference is paired.
     if len(weight) > GRID.max_left_out and dense.rows is not None and dense.scores is not None:
         rows = dense.rows.to(weight.device)
         return torch.full(weight.shape, -1, device=weight.device).index_fill_(0, rows, 0), dense.scores
@@ -182,24 +184,26 @@ def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
     is_open, chosen = torch.ones_like(spread), torch.empty_like(neurons[:0])
     while len(chosen) < n_most:
         gain = (is_open * linear.square().sum(1) / (shrinkage + spread))[atoms_of].sum(1)
-        gain[chosen] = -1.0
-        places = gain.topk(min(max(1, len(chosen) // FEW.per_batch), n_most - len(chosen))).indices
-        chosen = torch.cat((chosen, places))
-        atoms = torch.unique(atoms_of[places])
+        gain[chosen] = -1.0  # below the gain of a neuron that adds nothing
+        entering = gain.topk(min(max(1, len(chosen) // FEW.per_batch), n_most - len(chosen))).indices
+        chosen = torch.cat((chosen, entering))
+        # Neurons may share atoms: one that is read already has no further gain.
+        atoms = torch.unique(atoms_of[entering])
         atoms = atoms[is_open[atoms] > 0]
         is_open[atoms] = 0.0
         # With V = M D of the new columns D, M becomes M − V (ρI + DᵀΩV)⁻¹ VᵀΩ. Q is V times a root of the inverse.
         columns = dictionary.columns(atoms) - means[atoms]
-        left = columns - basis @ (basis.T @ (weight * columns))
-        system = columns.T @ (weight * left)
+        projected = columns - basis @ (basis.T @ (weight * columns))
+        system = columns.T @ (weight * projected)
         system.diagonal().add_(shrinkage)
         factor = factorise(system)
-        if factor is None:
+        if factor is None:  # squares have overflowed, and further gains mean nothing
             break
-        new = torch.linalg.solve_triangular(factor, left.T, upper=False).T
+        new = torch.linalg.solve_triangular(factor, projected.T, upper=False).T
         basis = torch.cat((basis, new), dim=1)
         shared = product(weight * new)
         linear = linear - shared @ (new.T @ targets)
+        # dᵀΩMd cannot be negative, but its update in float32 may leave less than zero.
         spread = (spread - shared.square().sum(1)).clamp_min(0)
     return neurons[chosen]
 
@@ -208,8 +212,8 @@ def _fewest(validation: Validation) -> int:
     """Return the first solution whose error is within one standard error of the best."""
     errors = validation.loss if validation.accuracy is None else 1 - validation.accuracy
     best = errors[int((errors @ validation.weight).argmin())]
-    for number, errors_of_one in enumerate(errors):
-        more, error = paired_difference(errors_of_one, best, validation.weight)
+    for number, candidate in enumerate(errors):
+        more, error = paired_difference(candidate, best, validation.weight)
         if more <= (1 + FEW.rounding) * error:
             return number
     raise AssertionError("the best is within one standard error of itself")
@@ -246,5 +250,6 @@ def _product(problem: ConvexProblem) -> Callable[[Tensor], Tensor]:
     dictionary = problem.dictionary
     if dictionary.n_rows * dictionary.n_atoms > FEW.max_unpacked:
         return dictionary.rmatvec
+    # float32 is enough: the products only rank neurons, whose read-out is fitted and certified in float64.
     across = dictionary.columns(dtype=torch.float32).T.contiguous()
     return lambda vectors: (across @ vectors.float()).double()

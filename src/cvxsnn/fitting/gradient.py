@@ -127,6 +127,7 @@ class GradientPlan:
             The jobs; none for one network.
         """
         jobs = []
+        # Further samples start elsewhere, so that their errors differ and the average cancels a part of them.
         for number in range(1, self.n_networks):
             if self.family is None:
                 raise InvalidInputError(

@@ -136,6 +136,7 @@ class LeaveOneOut(Judge):
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
         """Yield a verdict for each point, all from one decomposition."""
+        # A row more or less hardly changes the mean eigenvalue, so every row is left out at the same strength.
         unit = quadratic_unit(problem) if program.l2_strength == "auto" else 1.0
         scores = ridge_scores(problem, [unit * quadratic for _, quadratic in points])
         validation, rows = validation_of(problem, scores), torch.arange(problem.dictionary.n_rows)
@@ -171,6 +172,7 @@ class FitsWithoutRows(Judge):
         judged, is_single = problem.take_rows(rows), len(parts) == 1
         method = HELD_OUT if is_single else f"{len(parts)} folds"
         share = parts[0].problem.dictionary.n_rows / n_rows if is_single else 1 - 1 / len(parts)
+        # Strengths fall slowly, so the solution at one point is close to that at the next.
         starts: list[Solution | None] = [None] * len(parts)
         for point in points:
             scores = problem.row_weight.new_zeros(n_rows, problem.n_outputs)
@@ -179,7 +181,9 @@ class FitsWithoutRows(Judge):
                 scores[part.held] = part.dictionary.matvec(solution.coef) + solution.intercept
             validation = validation_of(judged, scores[rows][None], method)
             (rank,) = _ranks(validation, self.by)
-            yield Verdict(point, rank, validation, scores[rows], rows, starts[0] if is_single else None, share)
+            # The solutions of several folds are not one that the fit to all rows could start from.
+            start = starts[0] if is_single else None
+            yield Verdict(point, rank, validation, scores[rows], rows, start, share)
 
 
 def parts_without(problem: ConvexProblem, fold_of_row: Tensor) -> list[Part]:
@@ -304,8 +308,8 @@ class Scored(Judge):
         """Yield a verdict for each point, with the certified solution of all rows."""
         # A line of the grid has one norm or one quadratic, so it is one path, whose certificates share passes.
         at = [program.at(problem, point) for point in points]
-        norms = list(dict.fromkeys(one.l1_strength for one in at))
-        quadratics = list(dict.fromkeys(one.l2_strength for one in at))
+        norms = list(dict.fromkeys(placed.l1_strength for placed in at))
+        quadratics = list(dict.fromkeys(placed.l2_strength for placed in at))
         path = solve_path(problem, norms, l2_strengths=quadratics if program.has_quadratic else None, tol=program.tol)
         for point, solution in zip(points, path, strict=True):
             yield Verdict(point, self.score(reconstruct(solution)), solution=solution)

@@ -159,7 +159,11 @@ class Settings:
         if stage > 0 and self.finetuning is not None:
             return _listed(self.finetuning)
         settings = _listed(self.surrogate)
-        return settings if stage == 0 else [replace(one, learning_rate=0.2 * one.learning_rate) for one in settings]
+        return (
+            settings
+            if stage == 0
+            else [replace(candidate, learning_rate=0.2 * candidate.learning_rate) for candidate in settings]
+        )
 
     @property
     def objective(self) -> Objective:
@@ -302,6 +306,7 @@ def train(
     settings, witnesses, history = prepare(method, first, settings, callback=callback, n_jobs=n_jobs)
     stages = METHODS[method].stages
     network: SpikingNetwork | None = None
+    # The search is a stage of its own, whose seconds must not count twice.
     begin += sum(stage.seconds for stage in history)
     for number, name in enumerate(stages):
         split = first if number == 0 or second is None else second
@@ -484,6 +489,7 @@ def ridge_stage(witnesses: WitnessSet, split: Split, program: Program) -> Spikin
     >>> network.predict(task.test.inputs)["label"].shape
     (40,)
     """
+    # Encoded classes have means other than zero, which ridge must not have to pay for.
     readout, program = program.objective.readout, replace(program, intercept=True)
     problem = program.problem(build_dictionary(witnesses, split.data.sequences, readout), split.data)
     ridge = Program.ridge(Objective("squared", readout))

@@ -102,8 +102,8 @@ class PoolSolution:
     >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
     >>> pool = cs.witnesses.WitnessPool(2, {"hidden": (16,)}, n_witnesses=256, seed=0)
     >>> data = cs.data.TrainingSet.of(task.train)
-    >>> found = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
-    >>> found.certificate.scope, found.certificate.n_witnesses
+    >>> solved = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
+    >>> solved.certificate.scope, solved.certificate.n_witnesses
     ('pool', 256)
     """
 
@@ -180,12 +180,12 @@ def solve_pool(
     >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
     >>> pool = cs.witnesses.WitnessPool(2, {"hidden": (16,)}, n_witnesses=256, seed=0)
     >>> data = cs.data.TrainingSet.of(task.train)
-    >>> found = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
-    >>> found.certificate.scope, found.certificate.n_witnesses
+    >>> solved = solve_pool(pool, data, cs.convex.Objective("logistic"), 0.01)
+    >>> solved.certificate.scope, solved.certificate.n_witnesses
     ('pool', 256)
     """
     program = Program(objective, penalty, l1_strength, l2_strength, intercept=intercept, tol=tol, pool=pool.n_witnesses)
-    if any(other is not None and other.pool != pool for other in (start, spikes)):
+    if any(known is not None and known.pool != pool for known in (start, spikes)):
         raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
     if spikes is not None and (spikes.sequences is not data.sequences or spikes.readout != objective.readout):
         raise InvalidInputError("expected spikes of the same data and read-out, got those of others")
@@ -216,8 +216,10 @@ def _solve(
             # A part of the pool need not be solved to the end: more witnesses will change it anyway.
             is_whole, n_priced = n_blocks >= pool.n_blocks, pool.starts[min(n_blocks, pool.n_blocks)]
             goal = tol if is_whole else max(tol, 1e-3)
+            # The other half of the gap is for witnesses outside the working set.
             solution = working.solve(0.5 * goal)
             prices = _price(spikes, min(n_blocks, pool.n_blocks), solution, working)
+            # Shrunk by the largest price, the dual point is feasible for every witness that was priced.
             dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
             certificate = Certificate(solution.certificate.primal, dual, "pool", n_priced)
             certificate = checked_certificate(solution.problem, certificate)
@@ -241,7 +243,7 @@ def _solve(
     if certificate.n_witnesses == pool.n_witnesses and certificate.relative_gap <= tol:
         status = Status.CONVERGED
     elif certificate.n_witnesses == pool.n_witnesses and proven.rounds[-1].n_violators == 0:
-        status = Status.STALLED
+        status = Status.STALLED  # no witness is missing: the solve over the working set ended at its rounding
     if status is not Status.CONVERGED:
         warnings.warn(
             f"expected a certified relative gap of {tol:g} over {pool.n_witnesses:,} witnesses, got "
@@ -343,6 +345,7 @@ class _Pricing:
         else:  # one row whose norm is the largest price
             unit = torch.eye(1, correlation.shape[1]).to(correlation)
             largest = (unit * price.max() / self.penalty.atom_norms(unit))[0]
+        # Active columns have exactly this price, up to rounding, and are no violators.
         chosen = torch.nonzero(price > self.l1_strength * (1 + 1e-12)).squeeze(1)
         members = block.column_of_atom[chosen] + first_witness * block.n_windows
         return _best(_Prices(largest, len(chosen), price[chosen], members, block.patterns[chosen]))
@@ -381,6 +384,7 @@ def _best(prices: _Prices) -> _Prices:
     """Return the most violating patterns, each once; of equal ones the first column of the pool."""
     if len(prices.members) == 0:
         return prices
+    # First by number, then stably by price: without ties, the order does not depend on the order of the blocks.
     order = torch.argsort(prices.members)
     order = order[torch.argsort(prices.price[order], descending=True, stable=True)]
     ordered = prices.take(order)
@@ -428,20 +432,21 @@ class _WorkingSet:
         return self._dictionary.patterns
 
     def have_high_prices(self) -> Tensor:
-        """Return which columns have prices above the strength, or so close below that rounding might not tell."""
+        """Return which columns have prices above the strength or within 10% of it, far more than rounding."""
         assert self._solution is not None
         problem = self._solution.problem
         price = problem.penalty.atom_norms(self._dictionary.rmatvec(self._solution.dual_point))
         return price > _IDLE * problem.l1_strength
 
     def exchange(self, prices: _Prices) -> None:
-        """Add violators and, where there are too many columns, drop idle ones."""
+        """Add violators and, if there are too many columns, drop idle ones."""
         assert self._solution is not None
         solution = self._solution
         kept = torch.ones(self.n_columns, dtype=torch.bool, device=solution.coef.device)
         if self.n_columns + len(prices.members) > self._limit:
             self._limit = 3 * self._limit // 2 + 1  # so that no column is dropped and added for ever
             kept = solution.coef.any(1) | self.have_high_prices()
+        # Dropping is safe: a column that is needed again is priced like any other and comes back.
         self.members = torch.cat((self.members[kept], prices.members))
         self._dictionary = _of_atoms(self._dictionary, torch.cat((self.patterns[kept], prices.packed)))
         coef = torch.cat((solution.coef[kept], solution.coef.new_zeros(len(prices.members), solution.coef.shape[1])))
@@ -449,11 +454,11 @@ class _WorkingSet:
 
 
 def _moved(coef: Tensor, atoms: Tensor, dictionary: SpikeDictionary) -> Tensor:
-    """Return coefficients for a dictionary, of which ``atoms`` are those that they belong to; equal atoms share."""
+    """Return coefficients for the atoms of a dictionary: row i moves to ``atoms[i]``, and equal atoms add up."""
     return coef.new_zeros(dictionary.n_atoms, coef.shape[1]).index_add_(0, atoms, coef)
 
 
 def _of_atoms(dictionary: SpikeDictionary, patterns: Tensor) -> SpikeDictionary:
     """Return a dictionary with one column for each of these patterns."""
-    each = torch.arange(len(patterns), device=dictionary.device)
-    return replace(dictionary, patterns=patterns, atom_of_column=each, column_of_atom=each, witnesses=None)
+    identity = torch.arange(len(patterns), device=dictionary.device)
+    return replace(dictionary, patterns=patterns, atom_of_column=identity, column_of_atom=identity, witnesses=None)

@@ -81,7 +81,7 @@ class Program:
         check_positive_int("n_strengths", self.n_strengths)
         if not 0 < self.smallest_ratio < 1:
             raise InvalidInputError(f"expected smallest_ratio between 0 and 1, got {self.smallest_ratio!r}")
-        norm, quadratic = _given("l1_strength", self.l1_strength), _given("l2_strength", self.l2_strength)
+        norm, quadratic = (_as_list(name, getattr(self, name)) for name in ("l1_strength", "l2_strength"))
         for l1_strength in [1.0] if norm is None else norm:
             for l2_strength in [float(self.has_quadratic)] if quadratic is None else quadratic:
                 check_strengths(l1_strength, l2_strength, make_penalty(self.penalty))
@@ -172,10 +172,11 @@ class Program:
         list of float
             Falling strengths: as given, or relative to the critical strength.
         """
-        given = _given("l1_strength", self.l1_strength)
-        if given is not None:
-            return sorted(set(map(float, given)), reverse=True)
+        strengths = _as_list("l1_strength", self.l1_strength)
+        if strengths is not None:
+            return sorted(set(map(float, strengths)), reverse=True)
         path: list[float] = np.geomspace(1.0, self.smallest_ratio, self.n_strengths).tolist()
+        # Without a norm every witness is active, so a pool cannot be priced; without either term nothing is penalised.
         can_vanish = self.has_quadratic and not self.pool and 0 not in self.quadratics()
         return [*path, 0.0] if can_vanish else path
 
@@ -189,8 +190,8 @@ class Program:
         """
         if not self.has_quadratic:
             return [0.0]
-        given = _given("l2_strength", self.l2_strength)
-        return list(QUADRATIC_RATIOS) if given is None else sorted(set(map(float, given)), reverse=True)
+        strengths = _as_list("l2_strength", self.l2_strength)
+        return list(QUADRATIC_RATIOS) if strengths is None else sorted(set(map(float, strengths)), reverse=True)
 
     def at(self, problem: ConvexProblem, point: Point, share: float = 1.0) -> ConvexProblem:
         """Return a problem at a point of the grid.
@@ -200,7 +201,7 @@ class Program:
         problem : ConvexProblem
             The program over a dictionary.
         point : tuple of two float
-            The strengths: absolute where they were given, else relative to the data.
+            The strengths: absolute if the user gave them, relative to the data for "auto".
         share : float
             The share of the rows on which the point was chosen. The noise in a correlation falls with the square root
             of the number of rows, and so does the strength of a norm that suppresses it. The quadratic needs no
@@ -213,6 +214,7 @@ class Program:
         """
         norm, quadratic = point
         if norm and self.l1_strength == "auto":
+            # The critical strength is zero if no atom correlates with the targets; then any norm gives the constant.
             norm *= (problem.critical_strength or 1.0) * share**0.5
         if quadratic and self.l2_strength == "auto":
             quadratic *= quadratic_unit(problem)
@@ -220,11 +222,12 @@ class Program:
 
 
 CONSTANT = 1e-12
-"""Mean eigenvalue up to which no column varies: what is left is rounding."""
+"""Mean eigenvalue up to which no column varies: the remainder is rounding."""
 
 
 def quadratic_unit(problem: ConvexProblem) -> float:
     """Return the unit of strengths of the quadratic: the mean eigenvalue times the weight of the loss."""
+    # Without variation any strength gives the same constant; 1 keeps it above zero.
     unit = mean_eigenvalue(problem)
     return unit * max(head.weight for head in problem.heads) if unit > CONSTANT else 1.0
 
@@ -257,14 +260,14 @@ def with_heads_of(problem: ConvexProblem, network: SpikingNetwork) -> SpikingNet
     return network
 
 
-def _given(name: str, strength: Strengths) -> list[float] | None:
-    """Return the strengths that were given; None for "auto"."""
+def _as_list(name: str, strength: Strengths) -> list[float] | None:
+    """Return one or several strengths as a list; None for "auto"."""
     if isinstance(strength, str):
         check_choice(name, strength, ("auto",))
         return None
-    given: list[Any] = list(strength) if isinstance(strength, Sequence) else [strength]
-    if len(given) == 0:
+    strengths: list[Any] = list(strength) if isinstance(strength, Sequence) else [strength]
+    if len(strengths) == 0:
         raise InvalidInputError(f"expected at least one strength, got none: pass {name}='auto'")
-    if not all(isinstance(one, Real) for one in given):
+    if not all(isinstance(value, Real) for value in strengths):
         raise InvalidInputError(f"expected {name} to be a number, a list of numbers, or 'auto', got {strength!r}")
-    return given
+    return strengths

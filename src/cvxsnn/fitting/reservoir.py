@@ -35,7 +35,7 @@ def branching_ratio(witnesses: WitnessSet, sequences: Sequences) -> float:
     spikes = roll_out(witnesses.layers, sequences, "all").sum(2, dtype=torch.float64)
     before, after = spikes[:, :-1], spikes[:, 1:]
     inside = sequences.is_inside()
-    if inside is not None:  # no step comes after the last
+    if inside is not None:  # no step follows the last one, whose spikes have no successors
         before = before * inside[:, 1:]
     return float(after.sum() / before.sum()) if bool(before.sum() > 0) else 0.0
 

@@ -331,6 +331,7 @@ class _FamilySearch:
             family = mutate_family(self._generator, parent.family, *self._limits)
             keeps_readout = self._generator.random() < 0.8
             children.append(_Candidate(family, parent.readout if keeps_readout else self._any(self._readouts)))
+        # Seeds do not depend on the generation: the same candidate would get the same neurons again.
         fresh = [child for child in dict.fromkeys(children) if child not in self._ranked]
         self._ranked |= self._try_all(fresh, "vary", self._tuning.shares[1])
 
@@ -355,12 +356,14 @@ class _FamilySearch:
         tried: dict[int, Trial] = {}
 
         def is_late() -> bool:
+            # One trial is always finished: the search must return a family.
             return bool(self._trials or tried) and time.monotonic() - self._begin >= self._tuning.max_seconds
 
         tasks = [(self._bench, candidate, name, share) for candidate in candidates]
         for number, trial in run_tasks(_try_out, tasks, n_jobs=self._n_jobs, should_stop=is_late):
             tried[number] = trial
             self._notify(len(self._trials) + len(tried), self._total)
+        # In the order of the candidates: the outcome must not depend on which worker ends first.
         self._trials += [tried[number] for number in sorted(tried)]
         return {candidates[number]: tried[number] for number in sorted(tried)}
 
@@ -370,7 +373,7 @@ def _try_out(bench: Shared[_Bench], candidate: _Candidate, name: str, share: int
 
 
 def _labels(data: TrainingSet) -> npt.NDArray[Any] | None:
-    """Return the class of each sequence, that is its targets if many sequences have the same; else None."""
+    """Return the class of each sequence, that is its targets if they repeat; None if most of them differ."""
     targets = [torch.as_tensor(values).cpu().numpy().reshape(len(data), -1) for values in data.targets.values()]
     values, classes = np.unique(np.concatenate(targets, axis=1), axis=0, return_inverse=True)
     return classes.ravel() if len(values) <= len(data) // 10 else None

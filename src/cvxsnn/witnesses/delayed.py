@@ -62,9 +62,9 @@ def _check_quantiles(name: str, value: Any) -> Quantiles:
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:
     """Return positive whole numbers as a tuple; an empty one for anything else."""
-    each = tuple(value) if is_list(value) else ()
-    is_whole = all(isinstance(own, (int, np.integer)) and not isinstance(own, bool) and own > 0 for own in each)
-    return tuple(int(own) for own in each) if is_whole else ()
+    sizes = tuple(value) if is_list(value) else ()
+    is_whole = all(isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size > 0 for size in sizes)
+    return tuple(int(size) for size in sizes) if is_whole else ()
 
 
 _PER_LAYER: Mapping[str, LayerSetting] = {
@@ -207,22 +207,24 @@ class Delayed(Family):
     def _plans(self) -> list[LayerPlan]:
         """The settings of each layer, checked as far as they do not depend on the sequences."""
         n_layers = len(self.hidden)
-        each = {name: setting.each(name, getattr(self, name), n_layers) for name, setting in _PER_LAYER.items()}
-        if "correlated" in each["geometry"][1:]:
+        values = {name: setting.each(name, getattr(self, name), n_layers) for name, setting in _PER_LAYER.items()}
+        # Correlations are those of the inputs.
+        if "correlated" in values["geometry"][1:]:
             raise InvalidInputError(
                 "expected correlated taps in the first layer only, got them above it: pass geometry=('correlated', "
                 "'scattered')"
             )
         if any(
-            own is not None and bias != Constant(0.0) for own, bias in zip(each["quantiles"], each["bias"], strict=True)
+            quantiles is not None and bias != Constant(0.0)
+            for quantiles, bias in zip(values["quantiles"], values["bias"], strict=True)
         ):
             raise InvalidInputError(
                 "expected no bias beside quantiles, which decide it, got one: drop it, or pass quantiles=None"
             )
         grids = [None if self.feature_shape is None else _whole_numbers(self.feature_shape), *[None] * (n_layers - 1)]
-        each["box"] = [_checked_box(*own) for own in zip(each["box"], grids, each["period"], strict=True)]
+        values["box"] = list(map(_checked_box, values["box"], grids, values["period"]))
         common: dict[str, Any] = {"neighbours": self.neighbours, "steps": self.steps}
-        layers = [dict(zip(each, own, strict=True)) for own in zip(*each.values(), strict=True)]
+        layers = [dict(zip(values, layer, strict=True)) for layer in zip(*values.values(), strict=True)]
         return [LayerPlan(**layer, feature_shape=grid, **common) for layer, grid in zip(layers, grids, strict=True)]
 
     def _check_shape(self, n_steps: int, n_features: int) -> None:

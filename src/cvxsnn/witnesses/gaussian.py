@@ -120,14 +120,14 @@ class Gaussian(Family):
     @cached_property
     def _fan_ins(self) -> list[int | None]:
         """The fan-in of each layer; None reads all."""
-        each = LayerSetting(check_optional_int).each("fan_in", self.fan_in, len(self.hidden))
-        return each if isinstance(self.fan_in, Sequence) else [None, *each[1:]]
+        fan_ins = LayerSetting(check_optional_int).each("fan_in", self.fan_in, len(self.hidden))
+        return fan_ins if isinstance(self.fan_in, Sequence) else [None, *fan_ins[1:]]
 
     def sample(self, inputs: Sequences | Array | int, seed: int = 0) -> WitnessSet:
         """Sample witnesses, for which the number of features is enough."""
         n_features = inputs if isinstance(inputs, int) else Sequences.of(inputs).n_features
         sizes = [check_positive_int("n_features", n_features), *self.hidden]
-        described = {name: [own.describe() for own in each] for name, each in self._distributions.items()}
+        described = {name: [layer.describe() for layer in layers] for name, layers in self._distributions.items()}
         recipe: dict[str, Any] = {
             "n_features": sizes[0],
             "hidden": self.hidden,
@@ -136,9 +136,13 @@ class Gaussian(Family):
             **({"fan_in": self._fan_ins} if any(self._fan_ins) else {}),
             "seed": check_seed(seed),
             "dtype": str(self.dtype).removeprefix("torch."),
-            **{name: each[0] if all(own == each[0] for own in each) else each for name, each in described.items()},
+            **{
+                name: values[0] if values.count(values[0]) == len(values) else values
+                for name, values in described.items()
+            },
         }
-        if all(own == Constant(0.0) for own in self._distributions["balance"]):
+        # Recipes without it are older than balance, and equal recipes must draw equal witnesses.
+        if all(balance == Constant(0.0) for balance in self._distributions["balance"]):
             del recipe["balance"]
         layers = [self._layer(*pair, seed, depth) for depth, pair in enumerate(pairwise(sizes), 1)]
         return WitnessSet(tuple(layers), Provenance("sampled", recipe)).as_drawn()
@@ -146,6 +150,7 @@ class Gaussian(Family):
     def _layer(self, n_inputs: int, width: int, seed: int, depth: int) -> HiddenLayer:
         n_subnetworks, model = self.n_subnetworks, NEURON_MODELS.find(self.neuron)
 
+        # A stream for each parameter: changing how one is drawn changes no other.
         def generator(name: str) -> np.random.Generator:
             return child_generator(seed, "witness", depth, name)
 
@@ -164,6 +169,7 @@ class Gaussian(Family):
             elif fan_in < rows:
                 keys = generator("fan_in").random(normal.shape, dtype=np.float32)
                 normal[keys > np.partition(keys, fan_in - 1, axis=1)[:, fan_in - 1 : fan_in]] = 0
+            # Sums of fan_in unit Gaussians have deviation √fan_in; divided by it, drives keep their scale.
             scaled = normal * (per_neuron("gain") / math.sqrt(fan_in)).astype(np.float32)[:, None, :]
             return snap_weights(torch.from_numpy(scaled).to(self.dtype))
 

@@ -92,6 +92,7 @@ class Mixed(Family):
         share, rest = divmod(self.n_witnesses, len(plans))
         parts = []
         for number, plan in enumerate(plans):
+            # A seed for each part: its neurons depend on no other part.
             generator = partial(child_generator, child_seed(seed, "mixed", number), "delayed", 1)
             sampler = TapSampler(plan, (1, share + (number < rest)), calibration, generator)
             parts.append(sampler.draw(self.dtype))

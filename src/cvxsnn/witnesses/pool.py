@@ -118,12 +118,13 @@ class WitnessPool:
             The witnesses from ``starts[number]`` up to ``starts[number + 1]``.
         """
         n_subnetworks = (self.starts[number + 1] - self.starts[number]) // self._width
+        # A seed of its own: workers draw blocks in any order and get the same witnesses.
         seed = child_seed(self.seed, "pool", number)
         if self.inputs is None:
             return sample_witnesses({**self.family, "n_subnetworks": n_subnetworks}, self.n_features, seed)
         # With delays, draws depend on their number, so the last block is the beginning of a full one.
-        whole = sample_witnesses({**self.family, "n_subnetworks": self._step // self._width}, self.inputs, seed)
-        return whole.take(slice(0, n_subnetworks))
+        full_block = sample_witnesses({**self.family, "n_subnetworks": self._step // self._width}, self.inputs, seed)
+        return full_block.take(slice(0, n_subnetworks))
 
     def take(self, witnesses: Tensor) -> WitnessSet:
         """Return some of the witnesses, each with a subnetwork of its own.
@@ -139,11 +140,12 @@ class WitnessPool:
             As many subnetworks as witnesses were chosen.
         """
         blocks = torch.searchsorted(torch.tensor(self.starts), witnesses.cpu(), right=True) - 1
-        parts, places = [], []
+        parts, order = [], []
+        # Block by block, so that no block is drawn twice.
         for number in sorted(set(blocks.tolist())):
             positions = torch.nonzero(blocks == number).squeeze(1)
             parts.append(single_out(self.block(number), witnesses.cpu()[positions] - self.starts[number]))
-            places.append(positions)
+            order.append(positions)
         recipe = {"pool": {"n_witnesses": self.n_witnesses, "seed": self.seed}}
-        joined = join_witnesses(parts).take(torch.argsort(torch.cat(places)))
+        joined = join_witnesses(parts).take(torch.argsort(torch.cat(order)))
         return replace(joined, provenance=Provenance("pretrained", recipe))

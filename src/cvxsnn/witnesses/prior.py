@@ -83,8 +83,8 @@ class DelayedDraw:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of :func:`cvxsnn.delayed_witnesses`."""
-        own = dict(zip(_DELAYED_OPTIONS, self.choices, strict=True))
-        return {**own, "geometry": [own["geometry"], *["scattered"] * (self.n_layers - 1)]}
+        settings = dict(zip(_DELAYED_OPTIONS, self.choices, strict=True))
+        return {**settings, "geometry": [settings["geometry"], *["scattered"] * (self.n_layers - 1)]}
 
 
 Draw = FamilyDraw | DelayedDraw
@@ -110,7 +110,9 @@ def draw_family(generator: np.random.Generator, n_features: int, n_layers: int, 
         The family.
     """
     if max_delay and generator.random() < 0.5:
-        return DelayedDraw(n_layers, tuple(_one_of(generator, own) for own in _delayed_options(max_delay).values()))
+        return DelayedDraw(
+            n_layers, tuple(_one_of(generator, values) for values in _delayed_options(max_delay).values())
+        )
     first = {name: _one_of(generator, _OPTIONS[name]) for name in _DYNAMICS}
     first |= {"balance": Constant(0.0), "fan_in": _one_of(generator, _input_fan_ins(n_features))}
     last = {name: _one_of(generator, options) for name, options in _OPTIONS.items()}
@@ -123,8 +125,8 @@ def mutate_family(generator: np.random.Generator, family: Draw, n_features: int,
     """Return the family with one or two of its choices drawn again, in its first layer, its last, or both alike."""
     if isinstance(family, DelayedDraw):
         choices, options = list(family.choices), list(_delayed_options(max_delay).values())
-        for place in generator.integers(len(choices), size=generator.integers(1, 3)):
-            choices[place] = _one_of(generator, options[place])
+        for number in generator.integers(len(choices), size=generator.integers(1, 3)):
+            choices[number] = _one_of(generator, options[number])
         return DelayedDraw(family.n_layers, tuple(choices))
     first, last, relays = dict(family.first), dict(family.last), family.middle == RELAY
     for _ in range(generator.integers(1, 3)):
@@ -145,7 +147,7 @@ def mutate_family(generator: np.random.Generator, family: Draw, n_features: int,
 
 def _delayed_options(max_delay: int) -> dict[str, tuple[Any, ...]]:
     """Return the options of families with delays for sequences that allow such delays."""
-    reaches = tuple(own for own in _DELAYED_OPTIONS["max_delay"] if own is None or own < max_delay)
+    reaches = tuple(reach for reach in _DELAYED_OPTIONS["max_delay"] if reach is None or reach < max_delay)
     return {**_DELAYED_OPTIONS, "max_delay": reaches}
 
 

@@ -265,11 +265,12 @@ class LayerSetting(NamedTuple):
 
     def each(self, name: str, value: Any, n_layers: int) -> list[Any]:
         """Return the checked value of each layer."""
-        is_listed = is_list(value) and (not self.is_tuple or any(one is None or is_list(one) for one in value))
+        # A tuple such as (10, 8) is the value of one layer; only a list of tuples has one for each.
+        is_listed = is_list(value) and (not self.is_tuple or any(item is None or is_list(item) for item in value))
         values = list(value) if is_listed else [value, *[None if self.is_of_first else value] * (n_layers - 1)]
         if len(values) != n_layers:
             raise InvalidInputError(f"expected {name} for each of {n_layers} layers, got {len(values)}")
-        return [self.check(name, one) for one in values]
+        return [self.check(name, item) for item in values]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -297,8 +298,8 @@ class Family(Mapping[str, Any]):
     needs_inputs: ClassVar[bool] = True
     """Whether training sequences are necessary to sample."""
     recognised_by: ClassVar[str | None] = "sampler"
-    """What tells this family in a mapping, which has it in any case: its name, or a setting that no other family has.
-    None is for the family of mappings that have nothing of the kind."""
+    """The key by which a mapping is recognised as this family: "sampler", or a setting that no other family has. None
+    for the default family."""
     checks: ClassVar[Mapping[str, Check]] = {"hidden": check_widths, "n_subnetworks": check_positive_int}
     """How each setting of the family as a whole is checked."""
 
@@ -324,17 +325,17 @@ class Family(Mapping[str, Any]):
         Family
             The family.
         """
-        given = {name: _parse(name, value) for name, value in settings.items() if name != "sampler"}
-        known = cls.arguments(given.get("neuron", "lif"))
-        unknown = sorted(given.keys() - set(known))
+        parsed = {name: _parse(name, value) for name, value in settings.items() if name != "sampler"}
+        known = cls.arguments(parsed.get("neuron", "lif"))
+        unknown = sorted(parsed.keys() - set(known))
         if unknown:
             raise InvalidInputError(f"expected a family of {sorted(known)}, got {unknown} too{cls._hint(unknown)}")
-        if "hidden" in known and "hidden" not in given:
+        if "hidden" in known and "hidden" not in parsed:
             raise InvalidInputError(
                 "expected a family with the widths of its hidden layers, got none: add hidden=(256,)"
             )
-        further = {name: given.pop(name) for name in [*given] if name not in cls.__dataclass_fields__}
-        return cls(**given | ({"parameters": further} if further else {}))
+        further = {name: parsed.pop(name) for name in [*parsed] if name not in cls.__dataclass_fields__}
+        return cls(**parsed | ({"parameters": further} if further else {}))
 
     @classmethod
     def _hint(cls, unknown: Sequence[str]) -> str:
@@ -382,7 +383,7 @@ class Family(Mapping[str, Any]):
         list of str
             The names.
         """
-        return [own.name for own in fields(cls)]
+        return [setting.name for setting in fields(cls)]
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting."""
@@ -396,11 +397,12 @@ class Family(Mapping[str, Any]):
         """Iterate over the names of the settings that differ from their defaults."""
         if self.recognised_by == "sampler":
             yield "sampler"
-        for own in fields(self):
-            value = getattr(self, own.name)
-            is_default = value is own.default or value == own.default
-            if own.default is MISSING or own.name == self.recognised_by or not is_default:
-                yield own.name
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            is_default = value is setting.default or value == setting.default
+            # The setting that recognises a family is never left out, or the mapping would be read as another family.
+            if setting.default is MISSING or setting.name == self.recognised_by or not is_default:
+                yield setting.name
 
     def __len__(self) -> int:
         """Return the number of settings that differ from their defaults."""
@@ -412,7 +414,7 @@ def _parse(name: str, value: Any) -> Any:
     if name == "dtype" and isinstance(value, str):
         return getattr(torch, value)
     if isinstance(value, (list, tuple)):
-        return type(value)(_parse(name, one) for one in value)
+        return type(value)(_parse(name, item) for item in value)
     return parse_distribution(value) if isinstance(value, Mapping) else value
 
 
@@ -423,7 +425,7 @@ def _describe(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return str(value).removeprefix("torch.")
     if isinstance(value, (list, tuple)):
-        return [_describe(one) for one in value]
+        return [_describe(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 

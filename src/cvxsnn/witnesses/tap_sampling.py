@@ -67,8 +67,8 @@ class Calibration:
     @cached_property
     def lengths(self) -> Integers:
         """Number of steps of each sequence."""
-        given = self.sequences.lengths
-        return np.full(len(self.sequences), self.sequences.n_steps) if given is None else given.numpy()
+        lengths = self.sequences.lengths
+        return np.full(len(self.sequences), self.sequences.n_steps) if lengths is None else lengths.numpy()
 
     @cached_property
     def values(self) -> Tensor:
@@ -80,6 +80,7 @@ class Calibration:
         """A digest that witnesses record, to recognise the sequences that they were drawn from."""
         digest, inputs, inside = hashlib.sha256(), self.sequences.inputs, self.sequences.is_inside()
         digest.update(repr(tuple(inputs.shape)).encode())
+        # Whatever the padding holds, the sequences are the same.
         values = inputs if inside is None else inputs.masked_fill(~inside[:, :, None], 0)
         digest.update(np.ascontiguousarray(values.double().numpy() + 0.0).tobytes())  # + 0.0 turns -0.0 into 0.0
         digest.update(np.ascontiguousarray(self.lengths).tobytes())
@@ -151,8 +152,10 @@ def as_layer(
     model, tensors = NEURON_MODELS.find(neuron), dict[str, Any]()
     n_taps = max(part["weight"].shape[1] for part in parts)
     for name, first in parts[0].items():
-        each = [part[name] for part in parts]
-        rows = torch.cat([pad(own, (0, n_taps - own.shape[1])) for own in each] if first.ndim == 2 else each)
+        values = [part[name] for part in parts]
+        if first.ndim == 2:
+            values = [pad(value, (0, n_taps - value.shape[1])) for value in values]
+        rows = torch.cat(values)
         rows = rows.to(dtype) if rows.is_floating_point() else rows
         tensors[name] = rows.view(n_subnetworks, -1, *rows.shape[1:]).movedim(1, -1)
     if not model.keeps_membrane:
@@ -274,6 +277,7 @@ class TapSampler:
         places = np.flatnonzero(step == last if is_last else step <= last)
         if len(places) > n_membranes:
             places = np.sort(generator.choice(places, n_membranes, replace=False))
+        # The value itself and no interpolation: the level is a membrane that occurs.
         rank = np.minimum((quantile * len(places)).astype(np.int64), len(places) - 1)
         looks = [(self.values[:, :, torch.from_numpy(samples)], torch.from_numpy(places))]
         if decay.any():  # then all steps before a place matter, but no padding
@@ -328,6 +332,7 @@ def _box(sampler: TapSampler) -> tuple[Integers, Integers]:
 def _dilated(sampler: TapSampler) -> tuple[Integers, Integers]:
     generator, n_taps = sampler.generator("taps"), min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
     largest = max(1.0, sampler.max_delay / max(1, n_taps - 1))
+    # Log-uniform, so that every octave of time scales is drawn equally often.
     dilation = np.exp(generator.uniform(0, math.log(largest), sampler.n_neurons))
     feature = generator.integers(sampler.n_inputs, size=sampler.n_neurons)
     delay = np.arange(n_taps) * np.minimum(dilation.astype(np.int64), int(largest))[:, None]
@@ -381,6 +386,7 @@ def _distinct(generator: np.random.Generator, n_places: int, shape: tuple[int, i
         np.put_along_axis(is_drawn, _distinct(generator, n_places, (n_rows, n_places - n_drawn)), False, axis=1)
         return np.nonzero(is_drawn)[1].reshape(shape)
     drawn = np.sort(generator.integers(n_places, size=shape), axis=1)
+    # At most half of the numbers are drawn, so that few repeat and are drawn again.
     while (again := drawn[:, 1:] == drawn[:, :-1]).any():
         rows, columns = np.nonzero(again)
         drawn[rows, columns + 1] = generator.integers(n_places, size=len(rows))

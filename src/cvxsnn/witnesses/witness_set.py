@@ -166,6 +166,7 @@ class WitnessSet:
 
     def _record(self, name: str, number: int, chosen: slice | Tensor) -> Provenance:
         """Return the origin of a part, with the numbers of what was chosen from the whole sample."""
+        # Numbers refer to the sample that the recipe draws, also if this set is already a part of it.
         before = torch.as_tensor(list(self.provenance.recipe.get(name, range(number))))
         kept = before[chosen.cpu() if isinstance(chosen, Tensor) else chosen].tolist()
         return replace(self.provenance, recipe={**self.provenance.recipe, name: kept})
@@ -191,12 +192,14 @@ class WitnessSet:
             The same witnesses.
         """
         layers = tuple(layer.to(device, dtype) for layer in self.layers)
+        # Another dtype rounds the parameters, and the recipe no longer draws these layers to the bit.
         is_same = dtype is None or dtype == self.dtype
         return self._derived(layers, self.provenance) if is_same else type(self)(layers, self.provenance)
 
     @property
     def is_drawn(self) -> bool:
         """Whether the layers are those that the recipe draws, and not replaced, converted or written to."""
+        # torch counts the writes to a tensor.
         tensors = (value for layer in self.layers for value in layer.tensors().values())
         return self._has_drawn_layers and all(value._version == 0 for value in tensors)
 
@@ -278,9 +281,9 @@ def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
         raise InvalidInputError("expected at least one set of witnesses to join, got none")
     first = sets[0]
     if any(
-        (other.neuron, len(other.hidden), other.hidden[-1], other.n_features)
+        (witnesses.neuron, len(witnesses.hidden), witnesses.hidden[-1], witnesses.n_features)
         != (first.neuron, len(first.hidden), first.hidden[-1], first.n_features)
-        for other in sets
+        for witnesses in sets
     ):
         raise InvalidInputError(
             "expected sets of one kind of neuron, depth, last width and number of features to join, got several: "
@@ -288,9 +291,9 @@ def join_witnesses(sets: Sequence[WitnessSet]) -> WitnessSet:
         )
     layers: list[HiddenLayer] = []
     for depth in range(len(first.hidden)):
-        width = max(other.hidden[depth] for other in sets)
+        width = max(witnesses.hidden[depth] for witnesses in sets)
         below = first.n_features if depth == 0 else layers[-1].width
-        layers.append(stack_layers([_widened(other.layers[depth], below, width) for other in sets]))
+        layers.append(stack_layers([_widened(witnesses.layers[depth], below, width) for witnesses in sets]))
     return WitnessSet(tuple(layers), Provenance("pretrained", {"joined": len(sets)}))
 
 

@@ -56,6 +56,7 @@ def _words(keys: Sequence[int], size: int, device: torch.device) -> Tensor:
     """Return random words of 32 bits, shape (n_keys, size): a counter, mixed by the finaliser of MurmurHash3."""
     first, second = (torch.tensor([key >> s & _WORD for key in keys], device=device)[:, None] for s in (0, 31))
     words = (torch.arange(size, device=device) * 0x9E3779B1 + first) & _WORD
+    # Products wrap around in int64, but their low 32 bits, which the mask keeps, are exact on every device.
     for _ in range(2):
         words = (words ^ words >> 16) * 0x85EBCA6B & _WORD
         words = (words ^ words >> 13) * 0xC2B2AE35 & _WORD

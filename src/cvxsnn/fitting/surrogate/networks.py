@@ -51,10 +51,10 @@ class TrainableNetworks(nn.Module):
     ) -> None:
         super().__init__()
         first = networks[0]
-        for other in networks[1:]:
-            if architecture(other) != architecture(first):
+        for network in networks[1:]:
+            if architecture(network) != architecture(first):
                 raise InvalidInputError("expected networks of one architecture to train side by side, got several")
-            if not torch.equal(other.columns, first.columns):
+            if not torch.equal(network.columns, first.columns):
                 raise InvalidInputError("expected networks that read the same neurons to train side by side")
         self._heads, self._readout = first.heads, parse_readout(first.readout)
         self.n_networks, self._n_subnetworks = len(networks), first.n_subnetworks

@@ -178,5 +178,6 @@ def average_networks(networks: Sequence[SpikingNetwork]) -> SpikingNetwork:
 def target_scale(heads: Sequence[Head], row_weight: Tensor) -> float:
     """Return the spread of real targets, which is the scale of the read-out and of its steps; 1 for classes."""
     real = [head.targets for head in heads if head.loss.is_regression]
+    # A constant target has no spread, and 1 stands for it.
     spreads = [math.sqrt((row_weight @ (y - (row_weight @ y).mean()).square()).mean()) for y in real]
     return max(spreads, default=1.0) or 1.0

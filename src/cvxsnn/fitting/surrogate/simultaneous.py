@@ -43,7 +43,7 @@ class SimultaneousNetworks:
     windows_read: Tensor | None = None
 
     def start(self, n_samples: int, n_steps: int) -> NetworkState:
-        """Return the state before the first of so many steps."""
+        """Return the state before the first of ``n_steps`` steps."""
         counts = self.weight.new_zeros(len(self.weight), n_samples, len(self.neurons), dtype=torch.float64)
         return NetworkState.before(Stepper(self.layers), n_samples, counts, self.readout, n_steps)
 

@@ -202,8 +202,10 @@ def train_jobs(
     saved = [_read_checkpoint(job) for job in jobs]
     batches: dict[tuple[object, ...], list[int]] = {}
     for number, (job, state) in enumerate(zip(jobs, saved, strict=True)):
+        # Jobs of a batch share the epoch, which decides the learning rate.
         shape = (*job.shape, None if state is None else len(state.progress.history))
         room = max(1, memory // job.bytes) if side_by_side else 1
+        # A longer key is another batch: this one has no memory left.
         while len(batches.setdefault(shape, [])) >= room:
             shape = (*shape, "and more")
         batches[shape].append(number)
@@ -342,19 +344,22 @@ class _TrainingBatch:
 
     def __init__(self, jobs: Sequence[SurrogateJob], saved: Sequence[_Checkpoint | None]) -> None:
         self._jobs, self.kind = list(jobs), jobs[0].settings.kind
-        each = [job.settings for job in jobs]
+        settings = [job.settings for job in jobs]
+        steepness = [member.steepness for member in settings]
         self._model = TrainableNetworks(
-            [job.network for job in jobs], self.kind.surrogate, [one.steepness for one in each], self.kind.dynamics
+            [job.network for job in jobs], self.kind.surrogate, steepness, self.kind.dynamics
         )
         like = self._model.weight
         self._data = _BatchData(jobs, like.device, like.dtype)
         scales = self._data.scales
         self._scales = torch.tensor(scales, dtype=like.dtype, device=like.device)
         self._optimiser = (
-            SingleAdam(self._model, each[0], scales[0]) if len(jobs) == 1 else StackedAdam(self._model, each, scales)
+            SingleAdam(self._model, settings[0], scales[0])
+            if len(jobs) == 1
+            else StackedAdam(self._model, settings, scales)
         )
         self._best_state = {name: value.clone() for name, value in self._model.state_dict().items()}
-        self._progress = [_Progress(settings) for settings in each]
+        self._progress = [_Progress(member) for member in settings]
         for number, state in enumerate(saved):
             if state is not None:
                 self._restore(number, state)
@@ -387,11 +392,12 @@ class _TrainingBatch:
             child_generator(job.settings.seed, "surrogate", "batches", epoch).permutation(n_samples)
             for job in self._jobs
         ]
-        order = torch.stack([torch.from_numpy(one) for one in orders]).to(self._data.inputs.device)
+        order = torch.stack(list(map(torch.from_numpy, orders))).to(self._data.inputs.device)
         batches = torch.split(order, self.kind.batch_size, dim=1)
         total = torch.zeros(len(self._jobs), dtype=torch.float64, device=order.device)
         for number, samples in enumerate(batches):
             losses = self._data.losses(self._model, samples, self._dropout(epoch, number))
+            # The squared loss grows with the square of its targets; in units of their spread, gradients do not.
             (losses / self._scales**2).sum().backward()  # type: ignore[no-untyped-call]
             self._optimiser.step(_schedule(self.kind, epoch - 1 + number / len(batches)))
             self._model.project()
@@ -399,12 +405,14 @@ class _TrainingBatch:
         return total.tolist()
 
     def _dropout(self, epoch: int, batch: int) -> Dropout:
-        each = [job.settings for job in self._jobs]
-        keys = [child_seed(one.seed, "surrogate", "dropout", epoch, batch) for one in each]
-        return Dropout([one.input_dropout for one in each], [one.dropout for one in each], keys)
+        settings = [job.settings for job in self._jobs]
+        # A key for each epoch and batch, so that training that resumes hides the same.
+        keys = [child_seed(member.seed, "surrogate", "dropout", epoch, batch) for member in settings]
+        return Dropout([member.input_dropout for member in settings], [member.dropout for member in settings], keys)
 
     def _judge(self, epoch: int, losses: Sequence[float]) -> None:
         """Score the networks that still train, and keep the parameters of those that are at their best."""
+        # A network that has ended still moves along with its batch, but its best parameters stay.
         training = [number for number, progress in enumerate(self._progress) if not progress.has_ended]
         scores = self._scores(training)
         is_best = torch.zeros(len(losses), dtype=torch.bool)
@@ -453,6 +461,7 @@ class _TrainingBatch:
             header = {
                 "origin": job.origin,
                 "n_steps": self._optimiser.n_steps,
+                # JSON has no NaN, which is the loss of the start.
                 "history": [
                     [moment.epoch, None if math.isnan(moment.loss) else moment.loss, _numbers(moment.score).tolist()]
                     for moment in progress.history
