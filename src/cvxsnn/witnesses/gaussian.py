@@ -141,7 +141,7 @@ class Gaussian(Family):
                 for name, values in described.items()
             },
         }
-        # Recipes without it are older than balance, and equal recipes must draw equal witnesses.
+        # Zero is the same as no balance, and equal witnesses have equal recipes.
         if all(balance == Constant(0.0) for balance in self._distributions["balance"]):
             del recipe["balance"]
         layers = [self._layer(*pair, seed, depth) for depth, pair in enumerate(pairwise(sizes), 1)]
