@@ -96,6 +96,7 @@ def explore_both(
         for subject, answer in zip(subjects, answers, strict=True)
     ]
     samples = shown_samples(comparison, *([shown.sample for shown in view.sequences] for view in views))
+    # Both models are shown on the same sequences, and these are known only now.
     for subject, answer, view in zip(subjects, answers, views, strict=True):
         view.sequences = view_sequences(subject, answer, Activity.of(subject, answer), samples)
     return Exploration(*views, comparison=comparison)

@@ -39,8 +39,8 @@ def compare(subjects: tuple[Subject, Subject], answers: tuple[Answers, Answers])
         )
     is_classifier = subjects[0].classes is not None
     if is_classifier:
-        right, also = first.is_right(), second.is_right()
-        kinds = [right & also, right & ~also, ~right & also, ~right & ~also]
+        is_right = np.stack((first.is_right(), second.is_right()))
+        kinds = [(is_right[0] == a) & (is_right[1] == b) for a in (True, False) for b in (True, False)]
         difference = np.maximum(first.difficulty, second.difficulty)
         agreement = float((first.predicted == second.predicted).mean())
     else:
@@ -53,6 +53,7 @@ def compare(subjects: tuple[Subject, Subject], answers: tuple[Answers, Answers])
     counts = tuple(int(kind.sum()) for kind in kinds)
     p_value = None
     if is_classifier:
+        # Sequences that both answer correctly, or neither, do not show which model is better (McNemar's test).
         n_different = counts[1] + counts[2]
         p_value = float(binomtest(counts[1], n_different).pvalue) if n_different else 1.0
     return SimpleNamespace(counts=counts, samples=samples, agreement=agreement, p_value=p_value)

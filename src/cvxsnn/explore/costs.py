@@ -59,6 +59,7 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> SimpleNam
     ]
     targets = []
     for name, (bits, joules) in ARITHMETIC.items():
+        # Only weights change their size; thresholds and the other parameters stay as they are.
         n_bytes = parts.n_bytes + sum(part.n_weights * (bits - part.weight_bits) for part in parts.layers) // 8
         energies = {"energy": counted.energy(joules), "dense": counted.dense_energy(joules)}
         targets.append({"name": name, **energies, "n_bytes": n_bytes})
@@ -66,9 +67,9 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> SimpleNam
     for number, name in enumerate(answers.groups[: LIMITS.groups]):
         members = rows[answers.group[rows] == number][: LIMITS.counted_per_group]
         if len(members):
-            one = _count(subject, members)
-            per_sample = {"spikes": one.total.n_spikes / one.n_samples, "synaptic": one.synaptic_per_sample}
-            groups.append({"name": name, "n_samples": one.n_samples, **per_sample})
+            used = _count(subject, members)
+            per_sample = {"spikes": used.total.n_spikes / used.n_samples, "synaptic": used.synaptic_per_sample}
+            groups.append({"name": name, "n_samples": used.n_samples, **per_sample})
     return SimpleNamespace(
         n_samples=counted.n_samples,
         spikes=counted.total.n_spikes / counted.n_samples,

@@ -34,7 +34,7 @@ def examine(subject: Subject, rows: IntArray) -> SimpleNamespace:
     examined = []
     for depth, layer in enumerate(layers, 1):
         readout = subject.network.readout
-        if depth < len(layers):
+        if depth < len(layers):  # the next layer reads every step
             readout = "all" if subject.sequences.lengths is None else "mean"
         n_neurons = layer.n_subnetworks * layer.width
         n_steps = subject.sequences.n_steps if readout == "all" else 8
@@ -44,8 +44,8 @@ def examine(subject: Subject, rows: IntArray) -> SimpleNamespace:
             health = build_dictionary(witnesses, subject.sequences.take(torch.from_numpy(chosen)), readout).health()
         except BudgetError:
             continue
-        what = {"all": "spikes of every step", "last": "spikes of the last step"}.get(readout, "rates")
+        compared = {"all": "spikes of every step", "last": "spikes of the last step"}.get(readout, "rates")
         shares = {name.replace("other duplicates", "duplicate"): share for name, share in health.shares.items()}
-        values = {"layer": depth, "n_neurons": n_neurons, "n_samples": len(chosen), "what": what, "shares": shares}
+        values = {"layer": depth, "n_neurons": n_neurons, "n_samples": len(chosen), "what": compared, "shares": shares}
         examined.append(SimpleNamespace(**values, density=health.density))
     return SimpleNamespace(layers=examined, is_sampled=subject.proof is not None)

@@ -30,7 +30,7 @@ class Activity:
         The mean of each feature.
     neurons : array of shape (n_neurons,)
         Neurons that are read with a weight other than zero, the most important first.
-    place : array of shape (n_read,)
+    rank : array of shape (n_read,)
         The index of each column's neuron in ``neurons``; ``n_neurons`` or more if all of its weights are zero.
     importance : array of shape (n_neurons,)
         Standard deviation of the evidence because of each neuron.
@@ -40,7 +40,7 @@ class Activity:
     features: Float32Array
     mean: FloatArray
     neurons: IntArray
-    place: IntArray
+    rank: IntArray
     importance: FloatArray
 
     @classmethod
@@ -51,27 +51,28 @@ class Activity:
         order = np.argsort(answers.group, kind="stable")
         rows = np.sort(order[np.linspace(0, subject.n_samples - 1, n_rows).astype(int)])
         features = subject.features_of(rows)
-        mean = features.mean(0, dtype=np.float64)
+        mean = features.mean(0, dtype=np.float64)  # sums of thousands of float32 numbers would lose digits
         # Evidence that all classes share changes no answer.
         contrast = subject.weight - (subject.weight.mean(1, keepdims=True) if subject.classes else 0.0)
         variance = features.var(0, dtype=np.float64) * np.square(contrast).sum(1)
         unique, inverse = np.unique(subject.network.neurons.cpu().numpy(), return_inverse=True)
         is_read = np.bincount(inverse, (subject.weight != 0).any(1)) > 0
         importance = np.sqrt(np.bincount(inverse, variance))
+        # The last key counts most: neurons without a weight come after all others.
         ranked = np.lexsort((-importance, ~is_read))
-        place = np.argsort(ranked)[inverse]
-        used = ranked[: max(1, int(is_read.sum()))]
-        return cls(rows, features, mean, unique[used], place, importance[used])
+        rank = np.argsort(ranked)[inverse]
+        used = ranked[: max(1, int(is_read.sum()))]  # a network may have no weights at all
+        return cls(rows, features, mean, unique[used], rank, importance[used])
 
     def columns_of(self, n_neurons: int) -> list[IntArray]:
         """Return the columns of ``features`` that belong to each of the first neurons."""
-        columns = np.argsort(self.place, kind="stable")
-        return np.split(columns, np.searchsorted(self.place[columns], np.arange(1, n_neurons + 1)))[:n_neurons]
+        columns = np.argsort(self.rank, kind="stable")
+        return np.split(columns, np.searchsorted(self.rank[columns], np.arange(1, n_neurons + 1)))[:n_neurons]
 
     def per_neuron(self, columns: npt.NDArray[np.floating]) -> FloatArray:
         """Return sums over the columns of each neuron, for an array (..., n_read)."""
         n_neurons = len(self.neurons)
-        return np.apply_along_axis(lambda values: np.bincount(self.place, values, n_neurons)[:n_neurons], -1, columns)
+        return np.apply_along_axis(lambda values: np.bincount(self.rank, values, n_neurons)[:n_neurons], -1, columns)
 
 
 def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> SimpleNamespace:
@@ -101,7 +102,8 @@ def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> Simp
     """
     n_read = len(activity.neurons)
     n_listed = min(n_read, LIMITS.listed)
-    n_columns = np.maximum(np.bincount(activity.place, minlength=n_read)[:n_read], 1)
+    # A neuron has one column per window of time in which it is read.
+    n_columns = np.maximum(np.bincount(activity.rank, minlength=n_read)[:n_read], 1)
     group = answers.group[activity.rows]
     rates = []
     for number in range(len(answers.groups)):
@@ -119,6 +121,7 @@ def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> Simp
         n_samples=len(activity.rows),
         number=activity.neurons[:n_listed].astype(np.int32),
         importance=(activity.importance[:n_listed] / (activity.importance.max() or 1.0)).astype(np.float32),
+        # One byte per rate: the page shows shades.
         rate=np.clip(np.round(255 * np.stack(rates, 1)[:n_listed]), 0, 255).astype(np.uint8),
         weight=weight.T[:n_listed].astype(np.float32),
         exciting=_exciting(activity, n_listed),
@@ -132,7 +135,7 @@ def list_neurons(subject: Subject, answers: Answers, activity: Activity) -> Simp
 def explain_mistakes(subject: Subject, answers: Answers, activity: Activity, cells: Sequence[SimpleNamespace]) -> None:
     """Set the ``drivers`` of each kind of mistake: neurons that push its sequences away from their class.
 
-    They are pairs of a place in the list of neurons and the evidence that the neuron moves to the wrong class, compared
+    They are pairs of a neuron's rank in the list and the evidence that the neuron moves to the wrong class, compared
     with sequences of the same class that are answered correctly.
     """
     right = np.where(answers.is_right(), answers.group, -1)[activity.rows]
@@ -145,7 +148,7 @@ def explain_mistakes(subject: Subject, answers: Answers, activity: Activity, cel
         shift = subject.features_of(np.array(cell.samples)).mean(0, dtype=np.float64) - usual[cell.truth]
         push = activity.per_neuron(shift * (subject.weight[:, cell.predicted] - subject.weight[:, cell.truth]))
         strongest = np.argsort(-push[: LIMITS.listed], kind="stable")[: LIMITS.drivers].tolist()
-        cell.drivers = [(place, float(push[place])) for place in strongest if push[place] > 0]
+        cell.drivers = [(rank, float(push[rank])) for rank in strongest if push[rank] > 0]
 
 
 def _exciting(activity: Activity, n_listed: int) -> npt.NDArray[np.int32]:
@@ -154,6 +157,7 @@ def _exciting(activity: Activity, n_listed: int) -> npt.NDArray[np.int32]:
     best = np.zeros((n_listed, n_shown), dtype=np.int32)
     for neuron, columns in enumerate(activity.columns_of(n_listed)):
         total = activity.features[:, columns].sum(1)
+        # Only the top is sorted: there can be thousands of neurons and of sequences.
         top = np.argpartition(-total, n_shown - 1)[:n_shown]
         best[neuron] = activity.rows[top[np.argsort(-total[top], kind="stable")]]
     return best
@@ -166,9 +170,11 @@ def _agreement(subject: Subject, activity: Activity) -> tuple[list[int], list[fl
     sizes = sorted({max(1, round(float(size))) for size in wanted})
     columns_of = activity.columns_of(n_neurons)
     intercept = subject.network.intercept.detach().cpu().numpy() @ subject.to_classes
+    # A neuron that is left out still contributes its mean, so that only its variation is lost.
     evidence = np.tile(activity.mean @ subject.weight + intercept, (len(activity.rows), 1))
     partial = []
     for first, last in itertools.pairwise([0, *sizes]):
+        # Each size adds the neurons that the one before it lacks.
         chosen = np.concatenate(columns_of[first:last])
         evidence = evidence + (activity.features[:, chosen] - activity.mean[chosen]) @ subject.weight[chosen]
         partial.append(evidence)

@@ -71,7 +71,8 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
     if subject.proof is None:
         return result
     result.certificate = certificate = subject.proof.certificate
-    result.relative_gap = max(certificate.relative_gap, 0.0)
+    result.relative_gap = max(certificate.relative_gap, 0.0)  # rounding may make a gap slightly negative
+    # The text explains what is proven first, and begins its second part with these words.
     proven, marker, not_proven = " ".join(certificate.explain().splitlines()).partition("Not proven")
     result.proven, result.not_proven = proven.rstrip(), marker + not_proven
     if problem is None or max_seconds <= 0:
@@ -129,15 +130,16 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
     if largest <= 0:
         path.note = "All strengths give the same read-out: none at all."
         return path
+    # The path goes beyond the strength of the model, which may be zero.
     smallest = min(l1_strength / 4 or largest, largest * LIMITS.smallest_ratio)
     deadline, solution = time.perf_counter() + max_seconds, None
     # At the critical strength itself, no neuron is read.
     for strength in np.geomspace(largest * 0.999, smallest, LIMITS.strengths).tolist():
-        left = deadline - time.perf_counter()
+        seconds = deadline - time.perf_counter()
         if l2_strength and strength < LIMITS.few_active * largest:
-            left -= problem.dictionary.n_atoms**3 / LIMITS.dense_rate  # a factorisation cannot be interrupted
+            seconds -= problem.dictionary.n_atoms**3 / LIMITS.dense_rate  # a factorisation cannot be interrupted
         at_strength = problem.with_strength(strength, l2_strength)
-        solution = _solve(at_strength, LIMITS.path_tolerance, left, solution) if left > 0 else None
+        solution = _solve(at_strength, LIMITS.path_tolerance, seconds, solution) if seconds > 0 else None
         if solution is None or solution.status is Status.TIME_LIMIT:
             path.note = (
                 f"The path has {len(path.points)} of {LIMITS.strengths} strengths: weaker ones need more memory than "
@@ -163,14 +165,15 @@ def approach(problem: ConvexProblem, max_seconds: float, *, in_small_steps: bool
     moments, name, start = [Moment(0, without_weights.primal, without_weights.dual)], "", None
     deadline = time.perf_counter() + max_seconds
     for iterations in LIMITS.small_steps if in_small_steps else LIMITS.iterations:
-        left = deadline - time.perf_counter()
-        if left <= 0:
+        seconds = deadline - time.perf_counter()
+        if seconds <= 0:
             break
         if in_small_steps:
             more = iterations - moments[-1].iterations
-            start = solution = _solve(problem, LIMITS.tolerance, left, start, more, "proximal-gradient")
+            start = solution = _solve(problem, LIMITS.tolerance, seconds, start, more, "proximal-gradient")
         else:
-            solution = _solve(problem, LIMITS.tolerance, left, None, iterations)
+            # From a warm start, the number of iterations would mean nothing.
+            solution = _solve(problem, LIMITS.tolerance, seconds, None, iterations)
         if solution is None or (in_small_steps and solution.status is Status.TIME_LIMIT):
             break
         name = solution.solver
@@ -190,6 +193,7 @@ def _solve(
 ) -> Solution | None:
     """Return a solution, converged or not, or None if memory does not suffice."""
     with warnings.catch_warnings(), suppress(BudgetError):
+        # Results before convergence are wanted here.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return solve(problem, tol, solver=solver, start=start, max_iterations=iterations, max_seconds=seconds)
     return None
@@ -204,6 +208,7 @@ def _point(
     is_own: bool = False,
 ) -> SimpleNamespace:
     sequences = subject.sequences.take(torch.from_numpy(rows))
+    # The model is scored on the data of the page, which may be test data; the gap is about the training data.
     with torch.no_grad():
         evidence = subject.evidence(network(sequences).cpu().numpy())
     counted = count_operations(network, sequences.take(slice(0, LIMITS.path_counted)))

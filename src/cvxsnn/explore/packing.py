@@ -31,6 +31,7 @@ def to_json(value: Any) -> str:
         The text, without ``<``, ``>`` and ``&``.
     """
     text = json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # "</script>" would end the element; some readers of JavaScript take the last two for ends of lines.
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -42,6 +43,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray):
+        # Browsers read typed arrays in the order of their machine, which is this one nearly everywhere.
         little = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
         data = base64.b64encode(little.tobytes()).decode()
         return {"type": _TYPES[value.dtype.name], "shape": list(value.shape), "data": data}

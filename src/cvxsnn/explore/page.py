@@ -15,7 +15,6 @@ from .view import ModelView
 
 _PARTS = ("core", "quality", "optimality", "neurons", "sequence", "costs", "comparison", "main")
 
-
 SECTIONS = (
     ("quality", "What it does", "How often is it right, and what does it confuse?"),
     ("optimality", "Why it is optimal", "What is proven, and what is not?"),
@@ -25,8 +24,9 @@ SECTIONS = (
     ("health", "Health", "How many of the neurons are of no use?"),
     ("costs", "Cost", "What does an answer cost?"),
 )
-_COMPARISON = ("comparison", "Side by side", "Which model is better, and where do they differ?")
 """Sections of the page: identifier, title, and the question that each answers."""
+
+_COMPARISON = ("comparison", "Side by side", "Which model is better, and where do they differ?")
 
 
 class Exploration:
@@ -76,6 +76,7 @@ class Exploration:
 
     def _repr_html_(self) -> str:
         """Return the page as a frame, which a notebook shows."""
+        # Inside a frame, styles and scripts cannot clash with those of the notebook.
         content = html.escape(self.html)
         return f'<iframe srcdoc="{content}" style="width:100%;height:{LIMITS.frame_height}px;border:0"></iframe>'
 
@@ -128,5 +129,6 @@ def _scripts() -> list[Markup]:
     licence = (root / "static" / "LICENSES.txt").read_text()
     libraries = [(root / "static" / name).read_text() for name in ("d3.min.js", "plot.min.js")]
     parts = [(root / "templates" / "explore" / f"{name}.js").read_text() for name in _PARTS]
+    # All parts share one block, so that their names cannot clash with those of the libraries.
     script = "\n".join(part.replace('"use strict";\n', "") for part in parts)
     return [Markup(f"/*\n{licence}*/\n{libraries[0]}"), Markup(libraries[1]), Markup(f'"use strict";\n{{\n{script}}}')]

@@ -63,6 +63,7 @@ def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, 
     environment = Environment(
         loader=PackageLoader("cvxsnn.explore"),
         autoescape=True,
+        # A misspelt name is an error, not an empty spot on the page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -70,6 +71,7 @@ def render_page(template: str, values: Mapping[str, Any], filters: Mapping[str, 
         finalize=lambda value: value if isinstance(value, Markup) else printable(str(value)),
     )
     environment.filters |= {"plural": plural, **(filters or {})}
+    # Imported macros see globals, but not the values of the page.
     environment.globals |= values
     return environment.get_template(template).render()
 

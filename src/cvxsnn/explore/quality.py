@@ -56,7 +56,7 @@ class Answers:
         rows, truth = np.arange(len(evidence)), subject.targets.astype(np.int64)
         predicted = subject.decide(evidence)
         others = evidence.copy()
-        others[rows, truth] = -np.inf
+        others[rows, truth] = -np.inf  # so that the maximum is over the other classes
         difficulty = others.max(1) - evidence[rows, truth]
         shares = None if subject.probabilities is None else subject.probabilities(outputs)
         confidence = None if shares is None else shares[rows, predicted]
@@ -85,6 +85,7 @@ def calibrate(confidence: FloatArray, is_right: npt.NDArray[np.bool_]) -> Simple
         ``error``, the mean distance between the first two over all answers.
     """
     n_bins = LIMITS.calibration_bins
+    # A confidence of one belongs to the last bin.
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     _, places, count = np.unique(bins, return_inverse=True, return_counts=True)
     mean, right = (np.bincount(places, values) / count for values in (confidence, is_right))
@@ -106,7 +107,7 @@ def measure_quality(subject: Subject, answers: Answers) -> SimpleNamespace:
     -------
     SimpleNamespace
         ``n_samples``; ``score``, the accuracy or R²; ``baseline``, the score of always answering with the largest
-        class; ``confusion``, counts of sequences of each class (rows) by answer (columns); ``calibration`` where the
+        class; ``confusion``, counts of sequences of each class (rows) by answer (columns); ``calibration`` if the
         model has probabilities; ``hardest``, the sequences with the most evidence for a wrong answer or the largest
         errors; ``truth`` and ``predicted``, the first output of a regressor on some sequences. ``cells`` are those of
         the confusion matrix, all on the diagonal and the largest others: ``truth`` and ``predicted`` class, ``count``,
@@ -167,6 +168,7 @@ def average_cells(subject: Subject, answers: Answers, cells: Sequence[SimpleName
         members = np.flatnonzero((answers.group == cell.truth) & (answers.predicted == cell.predicted))
         inputs = _mean_inputs(subject, evenly(members, LIMITS.average_members))
         means.append(shrink(shrink(inputs, n_bins).T, n_rows).T)
+    # One scale for all, so that the colours of two cells can be compared.
     low, high = min(float(mean.min()) for mean in means), max(float(mean.max()) for mean in means)
     for cell, mean in zip(cells, means, strict=True):
         cell.average = np.round(255 * (mean - low) / ((high - low) or 1.0)).astype(np.uint8)
@@ -185,10 +187,10 @@ def bin_means(values: npt.NDArray[np.floating], starts: IntArray) -> FloatArray:
 
 def _mean_inputs(subject: Subject, rows: IntArray) -> FloatArray:
     """Return the mean of each step over the sequences that have it, as far as the longest of them."""
-    some = subject.sequences.take(torch.from_numpy(rows))
-    values: FloatArray = subject.in_units(some.inputs)
-    inside = some.is_inside()
+    chosen = subject.sequences.take(torch.from_numpy(rows))
+    values: FloatArray = subject.in_units(chosen.inputs)
+    inside = chosen.is_inside()
     has_step = np.ones((*values.shape[:2], 1), dtype=bool) if inside is None else inside.cpu().numpy()[..., None]
-    n_steps = int(has_step.any(0).sum())
+    n_steps = int(has_step.any(0).sum())  # padding is at the end
     means: FloatArray = (values * has_step).sum(0)[:n_steps] / has_step.sum(0)[:n_steps]
     return means

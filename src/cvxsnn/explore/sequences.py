@@ -22,8 +22,9 @@ def choose_sequences(
     """Return which sequences to show: one of each group, the hardest, then some of each cell and for each neuron."""
     n_bins = min(subject.sequences.n_steps, LIMITS.steps)
     n_rows = min(subject.sequences.n_features, LIMITS.features)
-    each = n_bins * (n_rows + LIMITS.neurons + 4 * (LIMITS.membranes + len(subject.columns)))
-    n_shown = max(8, min(LIMITS.sequences, LIMITS.sequence_bytes // each))
+    # Inputs and spikes take one byte each, membranes and evidence four.
+    n_bytes = n_bins * (n_rows + LIMITS.neurons + 4 * (LIMITS.membranes + len(subject.columns)))
+    n_shown = max(8, min(LIMITS.sequences, LIMITS.sequence_bytes // n_bytes))
     n_groups = min(len(answers.groups), n_shown // 2)
     by_group = [np.flatnonzero(answers.group == group)[:2].tolist() for group in range(n_groups)]
     behind = _in_turn(cell.samples for cell in quality.cells)
@@ -31,7 +32,7 @@ def choose_sequences(
     wanted: list[int] = [
         *(members[0] for members in by_group if members),
         *quality.hardest,
-        *_in_turn([behind[::2], behind[1::2], exciting]),
+        *_in_turn([behind[::2], behind[1::2], exciting]),  # two for cells, one for neurons
         *_in_turn(by_group),
         *range(min(subject.n_samples, n_shown)),
     ]
@@ -69,6 +70,7 @@ def view_sequences(subject: Subject, answers: Answers, activity: Activity, sampl
     lengths = subject.lengths
     last = subject.network.layers[-1]
     low, high = _limits(subject)
+    # Sequences of one length are traced together, so that no padding reaches a membrane.
     for n_steps in np.unique(lengths[samples]).tolist():
         equal = samples[lengths[samples] == n_steps]
         size = max(1, LIMITS.traced // (n_steps * last.n_subnetworks * last.width))
@@ -77,8 +79,8 @@ def view_sequences(subject: Subject, answers: Answers, activity: Activity, sampl
             inputs = subject.sequences.inputs[torch.from_numpy(rows), :n_steps]
             traced, features = trace(subject.network, inputs), subject.features_of(rows)
             shown = (subject.in_units(inputs) - low) / (high - low)
-            for place, sample in enumerate(rows.tolist()):
-                push, rival = _push(subject, answers, activity, features[place], sample)
+            for index, sample in enumerate(rows.tolist()):
+                push, rival = _push(subject, answers, activity, features[index], sample)
                 views[sample] = SimpleNamespace(
                     sample=sample,
                     truth=float(np.ravel(subject.targets[sample])[0]),
@@ -86,26 +88,27 @@ def view_sequences(subject: Subject, answers: Answers, activity: Activity, sampl
                     confidence=None if answers.confidence is None else float(answers.confidence[sample]),
                     rival=rival,
                     n_steps=n_steps,
-                    **_bins(subject, activity, push, shown[place], traced, place),
+                    **_bins(subject, activity, push, shown[index], traced, index),
                 )
     return [views[sample] for sample in samples.tolist()]
 
 
 def _bins(
-    subject: Subject, activity: Activity, push: FloatArray, inputs: FloatArray, traced: Trace, place: int
+    subject: Subject, activity: Activity, push: FloatArray, inputs: FloatArray, traced: Trace, index: int
 ) -> dict[str, Any]:
-    """Return what varies over the steps of a sequence; ``place`` is its index among those that were traced."""
+    """Return what varies over the steps of a sequence; ``index`` is its number among those that were traced."""
     n_steps = len(inputs)
     size = -(-n_steps // LIMITS.steps)
     starts = np.arange(0, n_steps, size)
     shown = np.argsort(-np.abs(push), kind="stable")[: LIMITS.neurons]
     shown = shown[push[shown] != 0] if push.any() else shown
     numbers = activity.neurons[shown]
-    evidence = subject.evidence(traced.scores[place].numpy())
-    counts = np.add.reduceat(traced.spikes[place].numpy()[:, numbers].astype(np.int64), starts, 0)
+    evidence = subject.evidence(traced.scores[index].numpy())
+    counts = np.add.reduceat(traced.spikes[index].numpy()[:, numbers].astype(np.int64), starts, 0)
     membranes = None
     if traced.membranes is not None:
-        membranes = traced.membranes[place].numpy()[:, numbers[: LIMITS.membranes]]
+        membranes = traced.membranes[index].numpy()[:, numbers[: LIMITS.membranes]]
+        # The highest of a bin, so that a neuron that fires is seen to reach its threshold.
         membranes = np.maximum.reduceat(membranes, starts, 0).astype(np.float32)
     means = shrink(bin_means(inputs, starts).T, LIMITS.features).T
     return {
@@ -122,8 +125,8 @@ def _bins(
 
 def settled_step(decisions: IntArray) -> int:
     """Return the first step, counted from 1, after which the decision no longer changes."""
-    others = np.flatnonzero(decisions != decisions[-1])
-    return int(others[-1]) + 2 if len(others) else 1
+    different = np.flatnonzero(decisions != decisions[-1])
+    return int(different[-1]) + 2 if len(different) else 1
 
 
 def _push(
@@ -143,12 +146,13 @@ def _push(
 
 def _limits(subject: Subject) -> tuple[float, float]:
     """Return the range of the inputs, without padding and without the most extreme 0.2 % on either side."""
-    some = subject.sequences.take(torch.from_numpy(evenly(np.arange(subject.n_samples), 500)))
-    values = subject.in_units(some.inputs)
-    inside = some.is_inside()
+    chosen = subject.sequences.take(torch.from_numpy(evenly(np.arange(subject.n_samples), 500)))
+    values = subject.in_units(chosen.inputs)
+    inside = chosen.is_inside()
     kept = values if inside is None else values[inside.cpu().numpy()]
+    # A few extreme values would make all others look alike.
     low, high = (float(value) for value in np.quantile(kept, [0.002, 0.998]))
-    if low == high:
+    if low == high:  # nearly all values are equal, as those of rare spikes are
         low, high = float(kept.min()), float(kept.max())
     return low, high if high > low else low + 1.0
 

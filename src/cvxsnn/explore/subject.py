@@ -129,8 +129,8 @@ class Subject:
             fitted = _training_data(estimator, *of_fit)
             if fitted is None and training is not None:
                 raise InvalidInputError(
-                    "expected the data that the model was fitted to as training data, got others; leave training data "
-                    "out to see the rest"
+                    "expected the data that the model was fitted to as training data, got other data; leave it out to "
+                    "see the other sections"
                 )
         names = getattr(estimator, "feature_names_in_", None)
         mean, scale = estimator.input_scale_
@@ -151,7 +151,7 @@ class Subject:
 
     @classmethod
     def of_trained(cls, trained: Trained, task: Task, name: str) -> "Subject":
-        """Return what was trained on a task with one label per sequence, with its test data.
+        """Return a network that was trained on a task with one label per sequence, with its test data.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Subject:
             The network with its data.
         """
         network, solution = trained.network, trained.solution
-        head, n_features = network.heads[0], network.n_features  # a network with several is refused below
+        head, n_features = network.heads[0], network.n_features  # several heads are refused below
         return cls(
             name=name,
             network=network,
@@ -243,6 +243,7 @@ class Subject:
 
     def features_of(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return the features of the neurons on some sequences, shape (n_rows, n_read)."""
+        # All rows are kept at once, so in half the memory.
         return np.concatenate([features.astype(np.float32) for features in self._features(rows)])
 
     def outputs(self) -> FloatArray:
@@ -253,6 +254,7 @@ class Subject:
 
     @torch.no_grad()
     def _features(self, rows: IntArray) -> Iterator[FloatArray]:
+        # Features are computed in float64, 8 bytes each.
         size = max(1, LIMITS.block_bytes // (8 * max(1, len(self.network.neurons))))
         for start in range(0, len(rows), size):
             block = self.sequences.take(torch.from_numpy(rows[start : start + size]))
@@ -268,6 +270,7 @@ def evenly(values: IntArray, count: int) -> IntArray:
 def r_squared(truth: FloatArray, predicted: FloatArray) -> float:
     """Return the share of the variance of all outputs together that is explained."""
     error, spread = np.square(truth - predicted).sum(), np.square(truth - truth.mean(0)).sum()
+    # Constant targets have no variance to explain: only exact outputs count.
     return 1.0 - float(error / spread) if spread else float(error == 0)
 
 

@@ -1,7 +1,7 @@
 """Plots of spikes, membranes, receptive fields, read-outs, gaps and dictionaries.
 
-Every function draws on matplotlib axes, new ones if none are given, and returns them. Where a network is expected, a
-fitted estimator is accepted; its sequences are then as for its ``predict``.
+Every function draws on matplotlib axes, new ones if none are given, and returns them. A fitted estimator can be passed
+instead of a network; its sequences are then as for its ``predict``.
 """
 
 import math
@@ -255,10 +255,10 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
     >>> plt.close(axes.figure)
     """
     if isinstance(readout, Solution):
-        weight, what = readout.coef, "atoms"
+        weight, columns = readout.coef, "atoms"
     else:
         network = network_of(readout)
-        weight, what = network.weight, "neurons read" if network.n_windows == 1 else "windows of neurons read"
+        weight, columns = network.weight, "neurons read" if network.n_windows == 1 else "windows of neurons read"
     weight, total = weight.detach().cpu(), len(weight)
     weight = weight[weight.any(1)]
     n_used, n_outputs = weight.shape
@@ -267,15 +267,16 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
         values = weight[:, 0].sort(descending=True).values
         axes.vlines(range(1, n_used + 1), 0, values, color=["C0" if value > 0 else "C3" for value in values])
         axes.axhline(0, color="black", linewidth=0.8)
-        axes.set(xlabel=f"{what}, by weight", ylabel="output weight")
+        axes.set(xlabel=f"{columns}, by weight", ylabel="output weight")
     else:
         largest = weight.abs().argmax(1, keepdim=True)
+        # The last key counts most: by output first, then by weight.
         order = np.lexsort((-weight.gather(1, largest).squeeze(1), largest.squeeze(1)))
         shown = weight[order] if n_used else weight.new_zeros(1, n_outputs)  # a map must have a column
         _heat_map(axes, shown.T.numpy(), "output weight", "auto")
-        axes.set(xlabel=f"{what}, by output", ylabel="output", yticks=range(n_outputs))
+        axes.set(xlabel=f"{columns}, by output", ylabel="output", yticks=range(n_outputs))
     axes.locator_params(axis="x", integer=True)
-    axes.set_title(f"Read-out: {n_used} of {total} {what}")
+    axes.set_title(f"Read-out: {n_used} of {total} {columns}")
     return axes
 
 
@@ -318,7 +319,7 @@ def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
     axes.set_xscale("log")
     l2_strengths = sorted({solution.problem.l2_strength for solution in path}, reverse=True)
     for number, l2_strength in enumerate(l2_strengths):
-        shown = [one for one in path if one.problem.l2_strength == l2_strength and one.problem.l1_strength > 0]
+        shown = [at for at in path if at.problem.l2_strength == l2_strength and at.problem.l1_strength > 0]
         strengths = [solution.problem.l1_strength for solution in shown]
         losses = [float(solution.problem.loss_value(solution.scores())) for solution in shown]
         alpha = 1 - 0.8 * number / len(l2_strengths)
@@ -366,6 +367,7 @@ def plot_gaps(solutions: Mapping[str, Solution], axes: Axes | None = None) -> Ax
     for name, solution in solutions.items():
         gaps = [moment.relative_gap for moment in solution.history if moment.relative_gap > 0]
         (line,) = axes.semilogy(range(1, len(gaps) + 1), gaps, ".-", label=name)
+        # A logarithmic axis has no zero.
         axes.plot(len(gaps), max(solution.certificate.relative_gap, 1e-17), "o", color=line.get_color())
     axes.locator_params(axis="x", integer=True)
     axes.set(xlabel="iteration", ylabel="relative gap", title="Gap against iterations (dot: certificate)")
@@ -404,11 +406,11 @@ def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None 
     """
     _check(dictionaries, DictionaryHealth, "dictionaries")
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]
-    left = [0.0] * len(dictionaries)
+    starts = [0.0] * len(dictionaries)
     for label, colour in (("distinct", "C0"), ("other duplicates", "C1"), ("saturated", "C2"), ("dead", "C7")):
         widths = [health.shares[label] for health in dictionaries.values()]
-        axes.barh(list(dictionaries), widths, left=left, color=colour, label=label)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
+        axes.barh(list(dictionaries), widths, left=starts, color=colour, label=label)
+        starts = [start + width for start, width in zip(starts, widths, strict=True)]
     axes.invert_yaxis()
     axes.set(xlabel="share of witnesses", title="Dictionary health")
     axes.figure.legend(fontsize="small", ncols=4, loc="outside lower center")
@@ -430,7 +432,7 @@ def receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
         field[0] = weight
         return field
     delay, source = (taps[subnetwork, :, index].long().cpu() for taps in (layer.delay, layer.source))
-    # Taps of weight zero may have any delay, also one beyond the longest.
+    # Taps of weight zero may have any delay, also one beyond the longest. Several taps may read the same value.
     return field.index_put((delay * (weight != 0), source), weight, accumulate=True)
 
 
@@ -456,6 +458,7 @@ def _check(values: object, kind: type, name: str) -> None:
 
 def _heat_map(axes: Axes, values: npt.NDArray[np.floating], label: str, aspect: Literal["auto", "equal"]) -> None:
     """Draw a matrix of signed values, zero in white."""
+    # Symmetric limits put zero in the middle of the colours.
     limit = float(np.nanmax(np.abs(values))) or 1.0
     image = axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, interpolation="none", aspect=aspect)
     axes.figure.colorbar(image, ax=axes, label=label)

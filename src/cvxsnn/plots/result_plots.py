@@ -65,6 +65,7 @@ def plot_confusion(model: SpikingClassifier | Pipeline, X: Any, y: Any, axes: Ax
     if len(classes) <= _MAX_NUMBERS:
         for (row, column), count in np.ndenumerate(counts):
             if count:
+                # Dark cells need light numbers.
                 colour = "white" if shares[row, column] > 0.5 else "black"
                 axes.text(column, row, str(count), ha="center", va="center", color=colour, fontsize="small")
     names = [str(name) for name in classes]
@@ -131,10 +132,12 @@ def plot_certificate(
     axes.fill_between(iterations, dual, primal, color="black", alpha=0.08, label="possible gain")
     axes.plot(iterations, primal, ".-", color="C3", label="objective")
     axes.plot(iterations, dual, ".-", color="C0", label="lower bound")
+    # The bounds change most in the first iterations, which the root gives more room.
     axes.set_xscale("function", functions=(np.sqrt, np.square))
     axes.xaxis.set_major_locator(FixedLocator(iterations))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlim=(0, 1.03 * max(iterations[-1], 1)), ylim=(0, None))
+    # From the bound itself, not the one that was cut off for the axis.
     gap = max((primal[-1] - moments[-1].dual) / primal[-1], 0.0) if primal[-1] > 0 else 0.0
     title = f"Proven within {format_bound(gap)} of the optimum over these neurons"
     axes.set(xlabel=f"iterations of {solver or 'the solver'}", ylabel="objective", title=title)

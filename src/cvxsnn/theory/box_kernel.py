@@ -52,7 +52,7 @@ class Events(NamedTuple):
     edges: Any
     """Events that follow silence and a spike, of shape (n_events, 2); -1 at the end."""
     gains: Any
-    """What silence and a spike add to the sum, of shape (n_events, 2, n_outputs)."""
+    """Amounts that silence and a spike add to the sum, of shape (n_events, 2, n_outputs)."""
     touch: int
     """1 if an event that touches a box from below is silent there, 0 if it may fire."""
 
@@ -93,7 +93,7 @@ class _Open(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a search of some boxes returns; the first axis of each array is that of the boxes."""
+    """Result of a search; the first axis of each array is over the boxes searched."""
 
     codes: Any
     """How parts were halved, in the order of a walk that visits the lower half first; only ``n_codes`` are used."""
@@ -133,14 +133,14 @@ def _interval(normals: Any, slack: int, event: int, centre: Any, half: Any) -> A
     for d in range(normals.shape[1]):
         middle += normals[event, d] * centre[d]
         reach += abs(normals[event, d]) * half[d]
-        if slack:
+        if slack:  # each entry of the normal errs by less than one
             reach += slack * (abs(centre[d]) + half[d])
     return middle, reach
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _extend(events: Events, space: _Space, event: int, side: int, centre: Any, half: Any, high: Any, low: Any) -> None:
-    """Extend ``high`` and ``low`` to all that a tree may give on a box after one side of an event."""
+    """Extend ``high`` and ``low`` to all sums of a tree on a box after one side of an event."""
     # A stack and no recursion: Numba crashes when it loads recursive functions from its cache.
     sums, stack, size, depth = space.sums, space.stack, 1, 0
     stack[0, 0], stack[0, 1], stack[0, 2] = event, side, depth
@@ -155,6 +155,7 @@ def _extend(events: Events, space: _Space, event: int, side: int, centre: Any, h
                 low[k] = min(low[k], sums[depth + 1, k])
         if following >= 0:
             middle, reach = _interval(events.normals, events.slack, following, centre, half)
+            # The values are from middle - reach to middle + reach. With a lift, neurons with ties need not be examined.
             may_rest, may_fire = middle < reach, middle >= -reach + events.touch
             if may_rest and may_fire:
                 _note(space, following)
@@ -168,7 +169,7 @@ def _extend(events: Events, space: _Space, event: int, side: int, centre: Any, h
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _settle(events: Events, event: int, centre: Any, half: Any, total: Any) -> Any:
-    """Follow a tree for as long as a box decides its events, and add what they give to ``total``.
+    """Follow a tree as long as the box decides its events, and add their gains to ``total``.
 
     Return the first open event, or -1, and the centre and the half-width of its values.
     """
@@ -196,12 +197,14 @@ def _spread(events: Events, space: _Space, event: int, centre: Any, half: Any, t
         is_end = events.edges[event, side] < 0
         for k in range(n_outputs):
             gain = events.gains[event, side, k]
+            # Dual points have at most 52 bits in all, so that no sum reaches 2^62.
             high[side, k], low[side, k] = (gain, gain) if is_end else (-(2**62), 2**62)
         if not is_end:
             _extend(events, space, event, side, centre, half, high[side], low[side])
     for k in range(n_outputs):
         if max(high[0, k], high[1, k]) != min(low[0, k], low[1, k]):
             return True
+    # The tree adds the same everywhere, so its events do not keep the box open.
     space.n_seen[0] = n_before
     for k in range(n_outputs):
         total[k] += high[0, k]
@@ -248,7 +251,7 @@ def survey(problem: Problem, centre: Any, half: Any) -> Any:
     kept, edges, roots = (
         np.empty(n_events, np.int64),
         np.empty((n_events, 2), np.int64),
-        [np.int64(0) for _ in range(0)],
+        [np.int64(0) for _ in range(0)],  # empty, and yet Numba can infer its type
     )
     gains = np.empty((n_events, 2, n_outputs), np.int64)
     waiting = np.empty((problem.depth + 2, 3), np.int64)  # events, and from which side of which other they follow
@@ -292,10 +295,11 @@ def _size(high: Any, low: Any, is_group: bool) -> float:
 def _largest_norm(events: Events, opened: Any, n_open: int, centre: Any, half: Any, total: Any) -> float:
     """Return the largest norm of what a few open trees can add to a sum, or infinity if there are too many ways.
 
-    Ranges of single outputs lose the correlation between outputs. Where one event is open, the norm of the largest
+    Ranges of single outputs lose the correlation between outputs. If one event is open, the norm of the largest
     sizes can exceed the norms on both sides, and boxes along its hyperplane would be halved to the last level.
     """
     n_outputs, max_ways = len(total), _SETTINGS.max_ways
+    # Arrays of fixed sizes: the number of sums grows as the product over open trees.
     ways = np.zeros((_SETTINGS.max_open, max_ways, n_outputs), np.int64)
     n_ways = np.zeros(_SETTINGS.max_open, np.int64)
     stack, sums = np.empty(2 * max_ways, np.int64), np.zeros((2 * max_ways, n_outputs), np.int64)
@@ -371,6 +375,7 @@ def _tilted(normals: Any, opened: _Open, n_open: int, half: Any, highest: Any, l
                         tilt[d] += slope * normals[event, d]
             for d in range(len(tilt)):
                 change += abs(tilt[d]) * half[d]
+            # All slopes may be zero too, so that the constant bound is never exceeded.
             worst = max(worst, constant + min(change, 0.0) + 1e-9 * stake)
     return worst
 
@@ -405,7 +410,9 @@ def _try_points(
         event, stake = opened.events[j], 0.0
         for k in range(len(total)):
             stake += float(max(highs[j, 0, k], highs[j, 1, k]) - min(lows[j, 0, k], lows[j, 1, k]))
+        # Never zero: an event without reach is decided.
         stake /= reaches[j]
+        # The first output alone: this only decides which corner is tried.
         rise = float(gains[event, 1, 0] - gains[event, 0, 0]) / reaches[j]
         for d in range(dimension):
             shares[d] += stake * abs(normals[event, d]) * half[d]
@@ -427,7 +434,7 @@ def _try_points(
 def _choose_axis(half: Any, shares: Any) -> int:
     """Return the axis along which to halve a box, or -1 if it is too small."""
     axis = np.argmax(np.where(half > 1, shares, -1.0))
-    if shares[axis] <= 0:  # what is open depends on later events only
+    if shares[axis] <= 0:  # only later events are open
         axis = np.argmax(half)
     return int(axis) if half[axis] > 1 else -1
 
@@ -492,6 +499,7 @@ def explore(
                 total = totals[level]
                 total[:] = totals[level - 1] if level > 0 else problem.offset
                 highest[:], lowest[:] = 0, 0
+                # What is decided on a box is decided on its parts: only its open trees are followed further.
                 for j in range(n_open[level - 1] if level > 0 else n_samples):
                     event = opened[level - 1, 0, j] if level > 0 else problem.roots[j]
                     event, middle, reach = _settle(events, event, centre, half, total)
@@ -513,6 +521,7 @@ def explore(
                 # Linear functions bound entries, not norms, and need exact normals.
                 if kept > 1 and not is_group and slack == 0 and size > target:
                     tilted = _tilted(normals, here, kept, half, highest, lowest, target)
+                    # The file says which of the two bounds the checker has to compute.
                     if tilted <= target:
                         code = END.tilted
                     size = min(size, tilted)
@@ -532,6 +541,7 @@ def explore(
                         code = END.stuck
                     else:
                         code, sizes[level] = axis, size
+                        # Sides are powers of two, so that halves are exact.
                         half[axis] >>= 1
                         for step in (half[axis], -half[axis]):  # the lower half is taken first
                             stack[n_waiting, 0], stack[n_waiting, 1], levels[n_waiting] = centre, half, level + 1

@@ -65,7 +65,7 @@ class Boxes(NamedTuple):
     halves: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.float64]
     closest: npt.NDArray[np.int64]
-    """Sizes from which on parts in which events meet are searched as smaller problems."""
+    """Largest size of a part at which events that meet are searched as a smaller problem."""
 
     @property
     def n_boxes(self) -> int:
@@ -78,6 +78,7 @@ class Boxes(NamedTuple):
 
     def split(self, n_boxes: int) -> tuple["Boxes", "Boxes"]:
         """Return the boxes with the largest bounds, and the others."""
+        # Stable and sorted again: equal bounds keep their order, so that a search can be repeated exactly.
         order = np.argsort(-self.bounds, kind="stable")
         return self.take(order[:n_boxes]), self.take(np.sort(order[n_boxes:]))
 
@@ -125,8 +126,10 @@ class Coordinates:
         basis = _whitening(exact, has_wall) if basis is None else basis
         turned = exact @ basis.T
         largest = max(sum(abs(int(x)) for x in row) for row in turned)
+        # An event is at most the sum of its normal's sizes times 2^n_levels, and this must fit the kernel's sums.
         n_excess = max(0, largest.bit_length() + _SETTINGS.n_levels - _SETTINGS.n_bits + 1)
         if n_excess:
+            # A shift rounds down, by less than one; every interval is widened by this slack.
             turned = np.array([[int(x) >> n_excess for x in row] for row in turned], dtype=object)
         return cls(
             trees, columns, basis, turned.astype(np.int64), int(n_excess > 0), _SETTINGS.n_levels, has_wall, n_excess
@@ -152,6 +155,7 @@ class Coordinates:
     def points(self, parameters: IntArray) -> npt.NDArray[np.float64]:
         """Return the points of the cube nearest to given parameters, in floating point."""
         values = self.trees.normals.astype(np.float64)
+        # Least squares in floating point are enough: these points only start line searches.
         drives = values @ np.asarray(parameters, dtype=object).astype(np.float64).T
         solved = np.linalg.lstsq(self.normals.astype(np.float64), drives, rcond=None)[0].T
         if self.has_wall:
@@ -162,6 +166,7 @@ class Coordinates:
     def parameters(self, point: IntArray) -> IntArray:
         """Return the parameters at a point of the cube, without common factors."""
         parameters = np.zeros(self.trees.normals.shape[1], dtype=object)
+        # Without common factors more products fit into 64 bits, where sums are fastest.
         parameters[self.columns] = np.asarray(point).astype(object) @ self.basis
         return np.asarray(parameters // (int(np.gcd.reduce(parameters)) or 1))
 
@@ -174,6 +179,7 @@ def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
     values = normals.astype(np.float64)
     values /= max(1.0, float(abs(values).max()))
     n_free = values.shape[1] - has_wall
+    # The threshold keeps a coordinate of its own, so that its wall is a face of the cube.
     basis = np.zeros((values.shape[1], values.shape[1]))
     if n_free:
         scale = np.sqrt((values[:, :n_free] ** 2).mean(0)) + 1e-30
@@ -184,6 +190,7 @@ def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
         mean_size = np.abs(values[:, :n_free] @ basis[:n_free, :n_free].T).mean() if n_free else 1.0
         basis[-1, -1] = mean_size / max(float(abs(values[:, -1]).mean()), 1e-30)
     largest = np.concatenate((abs(basis).max(0), abs(basis).max(1)))
+    # Every row and column has an entry of at least 8 bits, so that rounding makes none of them zero.
     rounded = np.rint(basis * (2.0**8 / largest.min()))
     result = np.array([[int(x) for x in row] for row in rounded], dtype=object)
     if len(pivot_columns(result)) < len(result):  # rounding made it singular
@@ -236,9 +243,9 @@ class Proof:
     closer : dict of bytes to tuple
         For each box in which events meet: the factor by which it was enlarged, and the proof of its smaller problem.
     left : Boxes, optional
-        The boxes from which an earlier search goes on.
+        The boxes that an earlier search left open.
     bound : float
-        The largest bound of all others.
+        The largest bound of all other boxes.
     """
 
     frame: Coordinates
@@ -248,10 +255,10 @@ class Proof:
     bound: float = 0.0
 
     def walk(self) -> tuple[str, list[tuple[int, "Proof | None"]]]:
-        """Return all halvings of all faces as one text, and what was looked at more closely, in this order.
+        """Return the halvings of all faces as one text, and the closer looks in the order of their boxes.
 
         A letter is the axis along which a box is halved, and is followed by its lower and its upper half; "." is a box
-        whose own bound is enough, "," one whose bound by a linear function is, "!" one that was looked at more closely.
+        whose constant bound is small enough, "," one whose linear bound is, "!" one that a smaller problem bounds.
         """
         text: list[str] = []
         uses: list[tuple[int, Proof | None]] = []
@@ -263,7 +270,8 @@ class Proof:
                 uses.append(self.closer[key])
                 return
             parts = [(centre, half)]
-            for code in self.codes.get(key, bytearray([END.tilted])):  # what was left may have linear bounds
+            # Boxes that were never searched are listed with the linear bound, which never exceeds the constant one.
+            for code in self.codes.get(key, bytearray([END.tilted])):
                 middle, size = parts.pop()
                 if code < END.tilted:
                     text.append(chr(ord("a") + code))
@@ -317,7 +325,7 @@ class BoxSearch:
     start : integer array of shape (n_neurons, dimension), optional
         Neurons that start the first line searches.
     is_inner : bool
-        Whether this is a search of what is open near a point, as a part of another search.
+        Whether this is a part of another search, over the trees that are open near a point.
     """
 
     enough: float = 0.0
@@ -338,6 +346,7 @@ class BoxSearch:
         if len(trees.roots) == 0 or not trees.normals.any():
             return found
         frame = Coordinates.of(trees) if resumed is None else resumed.frame
+        # No sum exceeds all gains together: a valid bound even if nothing is searched.
         limit = self._size(np.abs(trees.offset) + np.abs(trees.gains).max(1, initial=0).sum(0))
         if frame.n_excess > _SETTINGS.max_excess:
             found.is_exact = found.is_finished = False
@@ -348,6 +357,7 @@ class BoxSearch:
             boxes, found.bound = resumed.left, max(found.bound, resumed.bound)
         found.proof = (resumed or Proof(frame)) if self.keeps_proof else None
         known: Known = {}
+        # Good neurons come first: a large value lets a thorough search drop more boxes.
         if boxes.n_boxes and not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
             self._look_around(frame, found)
         n_before_first: int | None = None
@@ -358,8 +368,8 @@ class BoxSearch:
             is_content = not self.is_thorough and n_before_first is not None and found.n_boxes >= 2 * n_before_first
             if is_content and not self.is_inner:
                 self._climb(frame, frame.points(np.array([neuron for _, neuron in found.parameters])), found)
-            is_told = self.pulse is not None and self.pulse(found.n_boxes, boxes.n_boxes)
-            if is_content or is_told or found.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
+            is_stopped = self.pulse is not None and self.pulse(found.n_boxes, boxes.n_boxes)
+            if is_content or is_stopped or found.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
                 found.is_finished = False
                 # The bound of a parent may be smaller than that of a part, but the checker sees each part by itself.
                 bounds = boxes.bounds if found.proof is None else bound_boxes(frame.problem, boxes, self.enough)[0]
@@ -369,10 +379,10 @@ class BoxSearch:
             if not self.is_inner:
                 centres = batch.centres[: _SETTINGS.n_centres]
                 self._climb(frame, centres / np.maximum(1, abs(centres).max(1, keepdims=True, initial=0)), found)
-            again = [boxes]
+            remaining = [boxes]
             for part, outcome in self._explore(frame, batch, found):
-                again += self._take(frame, part, outcome, known, found)
-            boxes = Boxes(*map(np.concatenate, zip(*again, strict=True)))
+                remaining += self._take(frame, part, outcome, known, found)
+            boxes = Boxes(*map(np.concatenate, zip(*remaining, strict=True)))
         return found
 
     def _explore(self, frame: Coordinates, boxes: Boxes, found: Found) -> list[tuple[Boxes, Outcome]]:
@@ -380,7 +390,9 @@ class BoxSearch:
         is_early = found.n_boxes < _SETTINGS.batch * _SETTINGS.first_budget
         budget = _SETTINGS.first_budget if is_early else _SETTINGS.budget
         budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // boxes.n_boxes))
+        # A thorough search drops boxes that cannot beat the best neuron; otherwise only ``enough`` is proven.
         target = float(max(self.enough, found.value) if self.is_thorough else self.enough)
+        # Each side is halved at most ``frame.n_levels`` times.
         n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
 
         def search(part: Boxes) -> tuple[Boxes, Outcome]:
@@ -391,6 +403,7 @@ class BoxSearch:
         n_threads = min(nb.config.NUMBA_NUM_THREADS, boxes.n_boxes // 8)
         if n_threads < 2:
             return [search(boxes)]
+        # Boxes are sorted by bound: interleaved parts share those with large bounds evenly.
         parts = [boxes.take(np.arange(start, boxes.n_boxes, 4 * n_threads)) for start in range(4 * n_threads)]
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(search, [part for part in parts if part.n_boxes]))
@@ -403,6 +416,7 @@ class BoxSearch:
         for i, code in enumerate(codes):
             if found.proof is not None:
                 found.proof.codes[key_of(boxes.centres[i], boxes.halves[i])] = bytearray(code.tobytes())
+            # Neurons below the best one are kept too: column generation adds several at a time.
             if outcome.values[i] > min(found.value, self.enough):
                 self._try(frame.trees, frame.parameters(outcome.points[i]), found)
             ends = code[code >= END.last]
@@ -421,15 +435,17 @@ class BoxSearch:
         self, frame: Coordinates, boxes: Boxes, is_last: npt.NDArray[np.bool_], known: Known, found: Found
     ) -> Boxes:
         """Search boxes in which events meet, as problems with fewer samples; return those that must be halved."""
-        again = []
+        halved = []
         for number in range(boxes.n_boxes):
             bound, centre, half = float(boxes.bounds[number]), boxes.centres[number], boxes.halves[number]
+            # A box below the bound that was reached elsewhere cannot change the result.
             is_enough = bound <= max(self.enough, found.value, found.bound)
             if is_enough or (found.value > self.enough and not self.is_thorough):
                 found.bound = max(found.bound, bound)
                 continue
             for factor in _SETTINGS.enlarged if is_last[number] else (1,):
                 parts = survey(frame.problem, centre, np.where(half <= 1, factor * half, half))
+                # Boxes around the same point have the same open trees, which are searched once.
                 key = b"|".join(part.tobytes() for part in parts)
                 if key not in known:
                     known[key] = self._search_near(frame, frame.trees.within(*parts), centre, found)
@@ -439,13 +455,15 @@ class BoxSearch:
                         found.proof.closer[key_of(centre, half)] = (factor, known[key][1])
                 if bound <= max(self.enough, found.value):
                     break
+            # A box of the smallest size cannot be halved: its bound counts, however large.
             if is_last[number] or bound <= max(self.enough, found.value):
                 found.bound = max(found.bound, bound)
             else:
-                again.append(number)
-                if found.proof is not None:
+                halved.append(number)
+                if found.proof is not None:  # the proofs of its halves replace that of the box
                     found.proof.closer.pop(key_of(centre, half), None)
-        rest = boxes.take(np.array(again, dtype=np.int64))
+        # Parts are surveyed again only when they are much smaller.
+        rest = boxes.take(np.array(halved, dtype=np.int64))
         return rest._replace(closest=rest.halves.max(1, initial=0) // 8)
 
     def _search_near(
@@ -453,6 +471,7 @@ class BoxSearch:
     ) -> tuple[float, Proof | None]:
         """Return a bound on the open parts near a point: infinity, or the result of a search in fewer dimensions."""
         rank = len(pivot_columns(near.normals)) if len(near.roots) else 0
+        # Only a search in fewer dimensions is sure to end.
         if rank == len(frame.columns):
             return inf, None
         enough, max_boxes = max(self.enough, found.value), self.max_boxes - found.n_boxes
@@ -474,6 +493,7 @@ class BoxSearch:
         if self.start is not None and len(self.start):
             self._climb(frame, frame.points(self.start), found)
         for n_points in _SETTINGS.n_points:
+            # The seed is a function of the problem, so that equal problems have equal searches.
             seed = int(np.abs(frame.trees.gains).sum() % 2**31) + n_points
             self._climb(frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), found)
             if found.value > self.enough or time.monotonic() >= self.deadline:
@@ -484,6 +504,7 @@ class BoxSearch:
         normals, trees = frame.normals.astype(np.float64), frame.trees
         normals /= max(1.0, float(abs(normals).max()))
         for k in range(len(trees.offset)):
+            # A line search maximises one output; ``_try`` computes the size over all of them.
             gains, offset = trees.gains[:, :, k].astype(np.float64), float(trees.offset[k])
             problem = frame.problem._replace(
                 events=frame.problem.events._replace(normals=normals, gains=gains), offset=offset
@@ -505,7 +526,7 @@ class BoxSearch:
 
     def _size(self, sums: npt.NDArray[np.int64]) -> float:
         """Return the size of a sum, rounded up, from the sizes of its entries."""
-        if self.is_group:
+        if self.is_group:  # the factor covers the rounding of squares, sum and root, as in the kernel
             return float(np.linalg.norm(np.asarray(sums, dtype=np.float64))) * (1 + (len(sums) + 4) * 2.0**-52)
         return float(np.max(sums))
 
@@ -513,5 +534,6 @@ class BoxSearch:
 def bound_boxes(problem: Problem, boxes: Boxes, enough: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return a bound on the sums in each box, and whether it is a linear one, as the checker can repeat them."""
     arrays = map(np.ascontiguousarray, (boxes.centres, boxes.halves, boxes.closest))
+    # One node and one level: the kernel bounds each box and halves none.
     outcome = explore(problem, *arrays, float(enough), 1, 1, False)
     return np.maximum(outcome.bounds, outcome.rest_bounds[:, 0]), outcome.codes[:, 0] == END.tilted

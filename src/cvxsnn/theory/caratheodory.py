@@ -113,14 +113,15 @@ def _reduce(columns: Tensor, coef: Tensor) -> Tensor:
         steps = torch.where(value * dependency < 0, -value / dependency, torch.inf)
         first = steps.argmin()
         coef[used] = value + steps[first] * dependency
-        coef[used[first]] = 0.0
+        coef[used[first]] = 0.0  # rounding must not keep it in the support
 
 
 def _dependency(columns: Tensor) -> Tensor | None:
-    """Return a vector in the null space, or None where the columns are independent."""
+    """Return a vector in the null space, or None if the columns are independent."""
     n_columns = columns.shape[1]
     if n_columns == 0:
         return None
     _, singular, basis = torch.linalg.svd(columns, full_matrices=True)
+    # Rounding errors are relative to the largest singular value.
     rank = int((singular > 1e-9 * singular.max().clamp_min(1e-300)).sum())
-    return basis[-1] if rank < n_columns else None
+    return basis[-1] if rank < n_columns else None  # the direction of the smallest singular value

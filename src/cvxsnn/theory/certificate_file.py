@@ -1,8 +1,8 @@
 """Certificates of global optima in files that others can check without this library.
 
 A file holds the data, the network, a dual point of whole numbers, and the list of boxes that cover all neurons;
-docs/proof-files.md defines it. The reader of the checker (``check_certificate.py``) is the only one, so that a search
-goes on from the files that can be checked.
+docs/proof-files.md defines it. The checker (``check_certificate.py``) has the only reader, so that a search
+resumes only files that can be checked.
 """
 
 import json
@@ -118,7 +118,7 @@ def write_certificate(
 
 
 def save_certificate(path: str | os.PathLike[str], file: dict[str, Any]) -> None:
-    """Write a certificate, whole or not at all."""
+    """Write a certificate, completely or not at all."""
     write_atomically(Path(path), json.dumps(_plain(file), separators=(",", ":")).encode())
 
 
@@ -129,12 +129,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [_plain(entry) for entry in value]
     if isinstance(value, float):
+        # The checker must read the same number, to the last bit.
         return float(value).hex()
     return int(value) if isinstance(value, np.integer) else value
 
 
 class SearchHints(NamedTuple):
-    """A search to go on with: a dual point, the boxes that were looked at, and whether better neurons were found."""
+    """A search to resume: a dual point, the boxes that were examined, and whether better neurons were found."""
 
     dual: npt.NDArray[np.int64]
     unit: float
@@ -143,7 +144,7 @@ class SearchHints(NamedTuple):
 
 
 class Hints(NamedTuple):
-    """What a search can go on from. Types, sizes and ranges are checked; bounds and objectives are computed again."""
+    """Where a search resumes. Types, sizes and ranges are checked; bounds and objectives are computed again."""
 
     neurons: IntArray
     generated: IntArray
@@ -151,7 +152,7 @@ class Hints(NamedTuple):
 
 
 def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events: LIFEvents) -> Hints:
-    """Return what a search can go on from, of a file about the same data and objective."""
+    """Return where a search resumes, from a file about the same data and objective."""
     try:
         file = parse(Path(path).read_text())
         if not isinstance(file, dict) or file.get("format") != FORMAT:
@@ -159,11 +160,12 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
                 f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
             )
         stated = _plain(expected)
-        other = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
-        if other:
+        # Texts differ for true and 1, which are equal in Python.
+        changed = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
+        if changed:
             raise InvalidInputError(
                 "expected a certificate file about the same data and objective, to go on with it, got one with another "
-                f"{', '.join(other)}: give another name than {path}"
+                f"{', '.join(changed)}: give another name than {path}"
             )
         # The fields of an unfinished search replace those of the file, and are read in the same way.
         contents = [file, *([file | file["pending"]] if file.get("pending") else [])]
@@ -173,9 +175,10 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
         return Hints(
             as_rows(read_certificate(file).neurons, events.dimension),
             events.representable(as_rows(generated, events.dimension)),
-            tuple(_search_hints(read_certificate(one), bool(one["violators"])) for one in contents),
+            tuple(_search_hints(read_certificate(content), bool(content["violators"])) for content in contents),
         )
     except (WrongError, ValueError, KeyError, TypeError) as error:
+        # InvalidInputError is a ValueError too, and its own message says more.
         if isinstance(error, CvxsnnError):
             raise
         raise DataFileError(
@@ -201,7 +204,7 @@ def _search_hints(file: ProofFile, has_violators: bool) -> SearchHints:
 
 
 def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[str, Any]:
-    """Return what a certificate is about: the family, the data and the objective."""
+    """Return the statement of a certificate: the family, the data and the objective."""
     family, head = events.family, problem.heads[0]
     _check_problem(problem)
     ratio = Fraction(family.decay)
@@ -223,7 +226,7 @@ def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[
 
 
 def network_of(solution: Solution, parameters: IntArray, generated: IntArray) -> dict[str, Any]:
-    """Return the network, its objective, and all neurons from which a search can go on."""
+    """Return the network, its objective, and all neurons with which a search can start."""
     return {
         "primal": solution.certificate.primal,
         "neurons": read_neurons(solution, parameters),
@@ -244,7 +247,7 @@ def search_boxes(
     max_seconds: float = inf,
     pulse: Callable[[int, int], bool] | None = None,
 ) -> dict[str, Any]:
-    """Return what proves a lower bound: the dual point, the bound on prices, and the boxes.
+    """Return the proof of a lower bound: the dual point, the bound on prices, and the boxes.
 
     The ``searches`` of a file about the same dual point are continued. Neurons whose prices are too high are listed as
     "violators".
@@ -255,6 +258,7 @@ def search_boxes(
     trees = SpikeTrees.of(events, spread_over_steps(dual, readout, events))
     search = BoxSearch(enough, deadline=time.monotonic() + max_seconds, keeps_proof=True, pulse=pulse)
     found = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
+    # The checker compares integers. A larger bound is still valid.
     limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
     return {
@@ -287,6 +291,7 @@ def whole_dual(problem: ConvexProblem, dual_point: Tensor) -> tuple[npt.NDArray[
     if head.loss.name == "logistic":  # 0 <= n λ y <= 1
         signs = head.targets.cpu().numpy().astype(np.int64)
         largest = int(Fraction(1) / (Fraction(unit) * len(problem.row_weight)))
+        # Rounding to the nearest integer can leave the domain.
         dual = np.clip(dual * signs, 0, largest) * signs
     if problem.intercept:
         for column in dual.T:

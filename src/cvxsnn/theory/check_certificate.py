@@ -6,7 +6,7 @@ The file states that no network of a family of neurons, however many it reads, h
 This program shares no code with the library that wrote the file, and believes no field of it. The page
 docs/proof-files.md defines the file and proves, in ten steps, that an accepted one is right.
 
-Status: 0 if the file proves its statement, 1 if not, 2 if a limit was met before that could be told.
+Status: 0 if the file proves its statement, 1 if not, 2 if a limit was reached first.
 """
 
 import json
@@ -142,6 +142,7 @@ def parse(text: str) -> Any:
     """Return the content of a JSON text in which no name is given twice."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # Other readers may keep the first of two equal names, and so check another statement.
         names = [name for name, _ in pairs]
         expect(len(set(names)) == len(names), "a name is given twice")
         return dict(pairs)
@@ -154,6 +155,7 @@ def parse(text: str) -> Any:
 
 def read_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """Return an integer within a range."""
+    # isinstance would accept True.
     expect(
         type(value) is int and value.bit_length() <= LIMITS.bits,
         f"{name} is not an integer of at most {LIMITS.bits} bits",
@@ -166,6 +168,7 @@ def read_float(name: str, value: Any) -> Fraction:
     """Return a finite hexadecimal float as a fraction."""
     try:
         number = float.fromhex(value)
+        # One spelling per number, so that equal statements are equal texts.
         expect(number.hex() == value, f"{name} is not a hexadecimal float")
         return Fraction(number)
     except (TypeError, ValueError, OverflowError):
@@ -175,7 +178,7 @@ def read_float(name: str, value: Any) -> Fraction:
 def read_list(name: str, value: Any, size: int | None, entry: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     """Return a list of a given size, each entry read by a function."""
     expect(type(value) is list and (size is None or len(value) == size), f"{name} is not a list of the right size")
-    return tuple(entry(name, one) for one in value)
+    return tuple(entry(name, item) for item in value)
 
 
 def read_matrix(name: str, value: Any, rows: int | None, columns: int, entry: Callable[[str, Any], Any]) -> Any:
@@ -191,7 +194,7 @@ def length(name: str, value: Any) -> int:
 
 def choice(name: str, value: Any, values: Iterable[Any]) -> Any:
     """Return one of some values, of the same type."""
-    expect(any(type(value) is type(one) and value == one for one in values), f"{name} is not known")
+    expect(any(type(value) is type(known) and value == known for known in values), f"{name} is not known")
     return value
 
 
@@ -226,7 +229,10 @@ def read_certificate(file: Any) -> ProofFile:
         strength=read_float("strength", file["strength"]),
         has_intercept=intercept,
         inputs=read_list(
-            "inputs", file["inputs"], None, lambda name, one: read_matrix(name, one, n_steps, n_features, read_integer)
+            "inputs",
+            file["inputs"],
+            None,
+            lambda name, item: read_matrix(name, item, n_steps, n_features, read_integer),
         ),
         targets=read_matrix("targets", file["targets"], n_rows, n_outputs, read_float),
         neurons=neurons,
@@ -238,8 +244,8 @@ def read_certificate(file: Any) -> ProofFile:
         dual_exponent=read_integer("dual_exponent", file["dual_exponent"], -LIMITS.exponent, LIMITS.exponent),
         price_bound=read_integer("price_bound", file["price_bound"], 0),
         searches=tuple(
-            read_search(number, one, width)
-            for number, one in enumerate(read_list("proofs", file["proofs"], None, lambda _, one: one))
+            read_search(number, search, width)
+            for number, search in enumerate(read_list("proofs", file["proofs"], None, lambda _, search: search))
         ),
     )
     expect(read.strength > 0, "the strength is not positive")
@@ -342,7 +348,7 @@ def grow(
         return None
     p, q = decay
     counts = (p * count, p * count + q ** (step + 1))
-    then = [grow(sums, weights, decay, step + 1, own) for own in counts]
+    then = [grow(sums, weights, decay, step + 1, following) for following in counts]
     return Event((*sums[step], -count), ((0,) * len(weights[step]), weights[step]), (then[0], then[1]))
 
 
@@ -408,23 +414,23 @@ def trees_of(file: ProofFile, sums: list[tuple[Vector, ...]], work: Work) -> tup
         else:
             weights.append((file.dual[number],) * n_steps)
     if not file.resets:  # steps do not depend on each other
-        sums = [(step,) for own in sums for step in own]
-        weights = [(step,) for own in weights for step in own]
+        sums = [(step,) for sequence in sums for step in sequence]
+        weights = [(step,) for sequence in weights for step in sequence]
     merged: dict[tuple[Vector, ...], tuple[Vector, ...]] = {}
-    for own, rows in zip(sums, weights, strict=True):
+    for sequence, rows in zip(sums, weights, strict=True):
         work.spend(len(rows) * len(nothing))
-        merged[own] = tuple(map(add, merged[own], rows)) if own in merged else rows
+        merged[sequence] = tuple(map(add, merged[sequence], rows)) if sequence in merged else rows
     lengths = [max((t for t, row in enumerate(rows, 1) if any(row)), default=0) for rows in merged.values()]
     n_events = sum((1 << min(n, LIMITS.events.bit_length())) - 1 for n in lengths)
-    size = len(sums[0][0]) * words(*(x for own in merged for x in own[-1])) + len(nothing)
+    size = len(sums[0][0]) * words(*(x for sequence in merged for x in sequence[-1])) + len(nothing)
     if n_events > LIMITS.events or n_events * size > LIMITS.words:
         raise LimitError("the sequences have too many events")
     work.spend(n_events * size)
     total, trees = nothing, []
-    for (own, rows), n_steps in zip(merged.items(), lengths, strict=True):
-        tree = grow(own, rows[:n_steps], file.decay)
+    for (sequence, rows), n_steps in zip(merged.items(), lengths, strict=True):
+        tree = grow(sequence, rows[:n_steps], file.decay)
         work.spend(n_steps**2 * size)
-        if has_parallel_steps(own[:n_steps]):
+        if has_parallel_steps(sequence[:n_steps]):
             added, tree = simplify(tree, (), nothing, not file.negative_threshold, work)
             total = add(total, added)
         if tree is not None:
@@ -434,7 +440,7 @@ def trees_of(file: ProofFile, sums: list[tuple[Vector, ...]], work: Work) -> tup
 
 def has_lift(sums: list[tuple[Vector, ...]], bias: bool) -> bool:
     """Return whether a direction raises all events, so that only generic neurons matter (step 5)."""
-    steps = [step for own in sums for step in own]
+    steps = [step for sequence in sums for step in sequence]
     return (
         bias
         or all(sum(step) > 0 for step in steps)
@@ -589,7 +595,7 @@ class Prices:
     def open_parts(self, event: Event, box: Box) -> Event:
         """Return what is open in a box of a tree whose first event is (step 9)."""
         (silent, rest), (spike, after) = (self.follow(event.adds[i], event.then[i], box) for i in (0, 1))
-        then = tuple(None if own is None else self.open_parts(own, box) for own in (rest, after))
+        then = tuple(None if part is None else self.open_parts(part, box) for part in (rest, after))
         return Event(event.normal, (silent, spike), (then[0], then[1]))
 
     def fits(self, total: Vector, trees: list[Event], box: Box) -> bool:
@@ -613,11 +619,13 @@ class Prices:
                     constant += max(silent, spike)
                     more, middle = spike - silent, dot(tree.slopes, box.centre)
                     if more * middle < 0:
+                        # Rounded towards zero: smaller slopes are valid, larger ones are not.
                         slope = (abs(more) << LIMITS.shift) // (dot(tree.sizes, box.half) + abs(middle))
                         slope = slope if more > 0 else -slope
                         gain += slope * middle
                         tilt = add(tilt, tuple(slope * x for x in tree.slopes))
                 gain += dot(tuple(map(abs, tilt)), box.half)
+                # A shift rounds down; the two signs make it round up.
                 if constant + min(0, -(-gain >> LIMITS.shift)) > self.limit:
                     return False
         return True
@@ -638,36 +646,38 @@ class Prices:
         expect(number >= 0, "a search is missing")
         search = self.searches[number]
         is_last_positive = coordinates(search, normals, self.has_wall, self.work)
-        whole = [tree for tree in (turned(tree, search, self.work) for tree in trees) if tree is not None]
+        in_coordinates = [tree for tree in (turned(tree, search, self.work) for tree in trees) if tree is not None]
         letters, closer = iter(enumerate(search.code, 1)), iter(search.closer)
         for face in faces(len(search.columns), search.levels, is_last_positive):
-            waiting = [(face, total, whole)]
+            waiting = [(face, total, in_coordinates)]
             while waiting:
-                box, own, kept = waiting.pop()
+                box, sums, kept = waiting.pop()
                 self.work.n_boxes += 1
-                place, letter = next(letters, (0, ""))
+                position, letter = next(letters, (0, ""))
                 expect(letter != "", "the list of boxes ends too early: a region is missing")
                 if report is not None:
-                    report(place / len(search.code))
+                    report(position / len(search.code))
                 if letter == "!":
                     use = next(closer, None)
                     if use is None:
                         raise WrongError("a closer look is missing")
                     factor, inner = use
                     is_smaller = inner < 0 or len(self.searches[inner].columns) < len(search.columns)
+                    # With fewer parameters each time, closer looks inside closer looks come to an end.
                     expect(is_smaller, "a closer look has no fewer parameters")
-                    self.look_closer(total, whole, box.enlarged(factor), inner)
+                    self.look_closer(total, in_coordinates, box.enlarged(factor), inner)
                     continue
-                own, kept = self.narrow(own, kept, box)
+                sums, kept = self.narrow(sums, kept, box)
                 if letter == ".":
-                    expect(self.fits(own, kept, box), "a box may contain a neuron of a larger price")
+                    expect(self.fits(sums, kept, box), "a box may contain a neuron of a larger price")
                 elif letter == ",":
                     expect(
-                        self.fits_tilted(own, kept, box), "a box may contain a neuron of a larger price (linear bound)"
+                        self.fits_tilted(sums, kept, box),
+                        "a box may contain a neuron of a larger price (linear bound)",
                     )
                 else:
                     lower, upper = box.halves(ord(letter) - ord("a"))
-                    waiting += [(upper, own, kept), (lower, own, kept)]
+                    waiting += [(upper, sums, kept), (lower, sums, kept)]
         expect(next(letters, None) is None, "the list of boxes goes on after the last one")
         expect(next(closer, None) is None, "there are more closer looks than boxes for them")
 
@@ -724,10 +734,10 @@ def primal_value(file: ProofFile, sums: list[tuple[Vector, ...]]) -> Fraction:
     """Return the objective of the network in the file, rounded up (step 1)."""
     loss = Fraction(0)
     targets = iter(file.targets)
-    for own in sums:
-        scores = [list(file.intercept) for _ in range(len(own) if file.readout == "all" else 1)]
+    for sequence in sums:
+        scores = [list(file.intercept) for _ in range(len(sequence) if file.readout == "all" else 1)]
         for neuron, weights in zip(file.neurons, file.coef, strict=True):
-            fired = spikes(own, file.decay, file.resets, neuron)
+            fired = spikes(sequence, file.decay, file.resets, neuron)
             for row, value in enumerate(column(fired, file.readout)):
                 if value:
                     scores[row] = [f + value * w for f, w in zip(scores[row], weights, strict=True)]
@@ -744,8 +754,8 @@ def dual_value(file: ProofFile) -> Fraction:
     shrink = min(Fraction(1), file.strength / largest) if largest else Fraction(1)
     total = Fraction(0)
     for row, target in zip(file.dual, file.targets, strict=True):
-        for whole, y in zip(row, target, strict=True):
-            u = -n_rows * shrink * unit * whole
+        for entry, y in zip(row, target, strict=True):
+            u = -n_rows * shrink * unit * entry
             if file.loss == "squared":
                 total -= u * u / 2 + u * y
             else:

@@ -214,23 +214,25 @@ def solve_complete(
         solution = solve(problem, _SETTINGS.solver_share * tol)
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
-        left = max_seconds - (time.monotonic() - begin)
+        seconds_left = max_seconds - (time.monotonic() - begin)
         # Late, or if the last neurons were known already, a bound is worth more than another neuron.
-        is_thorough = n_stale > 0 or left < 0.5 * max_seconds
+        is_thorough = n_stale > 0 or seconds_left < 0.5 * max_seconds
         prices, bounds = price_dual(
             events, problem, solution.dual_point, _enough(problem, solution, best[0], tol), is_thorough=is_thorough,
-            max_boxes=max_boxes, max_seconds=left, start=read_neurons(solution, parameters), pulse=pulse,
+            max_boxes=max_boxes, max_seconds=seconds_left, start=read_neurons(solution, parameters), pulse=pulse,
         )  # fmt: skip
+        # The dual point of every round is valid for the complete problem, so that the best of all bounds counts.
         best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, bounds))
-        n_boxes = sum(one.n_boxes for one in prices)
+        n_boxes = sum(priced.n_boxes for priced in prices)
         rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
         is_late = time.monotonic() - begin >= max_seconds or (pulse is not None and pulse(0, 0))
-        if certificate.relative_gap <= tol or is_late or max(one.value for one in prices) <= l1_strength:
+        # If no price exceeds the strength, the optimum over these neurons is one over all.
+        if certificate.relative_gap <= tol or is_late or max(priced.value for priced in prices) <= l1_strength:
             break
-        fresh = events.representable(np.concatenate([one.parameters for one in prices]))
+        fresh = events.representable(np.concatenate([priced.parameters for priced in prices]))
         is_stale = len(fresh) == 0 or (len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms)
         n_stale = n_stale + 1 if is_stale else 0
         if n_stale > _SETTINGS.max_stale:
@@ -277,11 +279,11 @@ def price_dual(
     limits |= {"enough": enough, "n_found": _SETTINGS.n_added}
     n_outputs, exempt = weights.shape[2], problem.dictionary if problem.l2_strength else None
     if exempt is None and isinstance(problem.penalty, GroupL2) and n_outputs > 1:
-        found = price(events, weights, is_group=True, **limits)
+        joint = price(events, weights, is_group=True, **limits)
         # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.
-        return DualPrices((found,), (found.bound, *[0.0] * (n_outputs - 1)))
+        return DualPrices((joint,), (joint.bound, *[0.0] * (n_outputs - 1)))
     prices = tuple(price(events, weights[:, :, k], exempt=exempt, **limits) for k in range(n_outputs))
-    return DualPrices(prices, tuple(found.bound for found in prices))
+    return DualPrices(prices, tuple(priced.bound for priced in prices))
 
 
 def spread_over_steps(dual: npt.NDArray[Any], readout: Readout, events: LIFEvents | UnionEvents) -> npt.NDArray[Any]:
@@ -310,6 +312,7 @@ def _random_neurons(events: LIFEvents | UnionEvents, n_neurons: int, seed: int) 
         return events.join([_random_neurons(member, n_neurons, seed) for member in events.members])
     generator = child_generator(seed, "column generation", "start")
     units = [1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights)
+    # Bias and threshold are integers times the unit of the inputs, as in a layer.
     scale = 2.0**_SETTINGS.start_bits / np.array(units)
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)
     if not events.family.negative_threshold:

@@ -1,4 +1,4 @@
-r"""Exact pricing by cones, slow: for neurons apart from those of a dictionary, and for numbers of very many bits.
+r"""Exact pricing by cones: slow, used to leave out the atoms of a dictionary, and for numbers too long for boxes.
 
 Branch and bound over cones of parameters. In a cone every sample has a few possible spike trains: a step at which all
 extreme rays agree is decided, others are open. The sum over samples of the best that each can still contribute is an
@@ -43,6 +43,7 @@ def search_cones(
     np.add.at(weights, rows, dual)
     nothing = _Known(np.zeros(events.n_steps, dtype=np.int64), frozenset())
     known = nothing if exempt is None else _Known.of(exempt, samples, events.n_steps)
+    # The size of a sum is that of one of the two signs, each with a search of its own.
     searches = [_Search(merged, sign * weights, enough, n_found, known) for sign in (1.0, -1.0)]
     n_cones = 0
     while n_cones < max_cones and time.monotonic() < deadline:
@@ -62,7 +63,7 @@ def search_cones(
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """The atoms that are not priced, as what a read-out sees of each sample: one integer.
+    """The atoms that are not priced. One integer encodes what a read-out sees of a sample.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ class _Known:
         return cls(digits, frozenset(map(tuple, seen[:, samples].tolist())))
 
     def has(self, seen: IntArray) -> bool:
-        """Return whether an atom is seen like that on every sample."""
+        """Return whether an atom has these integers on every sample."""
         return tuple(seen.tolist()) in self.atoms
 
 
@@ -135,6 +136,7 @@ class _Search:
         _, _, cone, silent, depth, event = heapq.heappop(self._open)
         sample, step, reset = event
         normal = (*(int(x) for x in self.events.sums[sample, step]), -reset)
+        # Each cut has a bit of its own; the lower ones belong to the wall and to the cuts before.
         above, below = cone.cut(normal, WALL << depth)
         self._consider(above, silent, depth + 1)
         self._consider(below, silent | {event}, depth + 1)
@@ -182,7 +184,7 @@ class _Search:
             for entry in np.flatnonzero(highest_value == 0):
                 if (int(owner[entry]), step, int(resets[entry])) in silent:
                     can_fire[entry] = False
-            for entry in np.flatnonzero(can_fire & can_rest):
+            for entry in np.flatnonzero(can_fire & can_rest):  # later events of a sample depend on its first open one
                 cuts.setdefault(int(owner[entry]), (int(owner[entry]), step, int(resets[entry])))
             fire, rest = np.flatnonzero(can_fire), np.flatnonzero(can_rest)
             spikes = np.concatenate((np.ones(len(fire), dtype=bool), np.zeros(len(rest), dtype=bool)))

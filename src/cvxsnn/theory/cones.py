@@ -61,6 +61,7 @@ class Cone:
         for number, line in enumerate(self.lines):
             slope = _dot(normal, line)
             if slope:
+                # One half of a line that the hyperplane crosses is on each side, and no pairs of rays need be compared.
                 return self._cut_line(number, line if slope > 0 else _negated(line), normal, bit)
         values = [_dot(normal, ray) for ray in self.rays]
         above, below = Cone([], [], self.lines), Cone([], [], self.lines)
@@ -110,6 +111,7 @@ class HalfOpen(NamedTuple):
     @classmethod
     def of(cls, cone: Cone, strict: int, dimension: int) -> "HalfOpen":
         """Return a set; its first row is the apex."""
+        # The apex also gives every set at least one row, which ``reduceat`` needs.
         return cls(cone, strict, narrow(np.array([(0,) * dimension, *cone.rays], dtype=object)))
 
 
@@ -153,6 +155,7 @@ class Frontier:
         self._bit *= 2
         rows = np.concatenate([part.rows for part in self.sets])
         sizes = [len(part.rows) for part in self.sets]
+        # Overflow of 64-bit integers would be silent, so that long numbers become Python integers.
         if int(abs(rows).max(initial=1)) * int(abs(normals).max(initial=1)) * self._dimension >= SAFE:
             rows = rows.astype(object)
         values = (rows * np.repeat(normals.astype(rows.dtype), sizes, axis=0)).sum(1)

@@ -89,7 +89,7 @@ def enumerate_patterns(points: Array, *, max_patterns: int = MAX_PATTERNS) -> Pa
     points : array Z of shape (n_points, dimension)
         The points. Floating-point numbers are used exactly as they are.
     max_patterns : int
-        Raise an error if more patterns are to be expected.
+        Raise an error if more patterns are expected.
 
     Returns
     -------
@@ -149,8 +149,8 @@ class Trajectories:
 def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_PATTERNS) -> Trajectories:
     """Enumerate all spike trajectories that LIF neurons of a family have on given sequences.
 
-    The space of parameters is cut sample by sample and step by step. Where a cut leaves two parts, the neurons in one
-    have fired and those in the other have not, and they continue with different pasts.
+    The space of parameters is cut sample by sample and step by step. If a cut leaves two parts, the neurons in one have
+    fired and those in the other have not, and they continue with different pasts.
 
     Parameters
     ----------
@@ -176,6 +176,7 @@ def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_P
     7
     """
     inputs = as_inputs(inputs).cpu()
+    # Equal sequences have equal spikes: each is cut once.
     distinct, inverse = torch.unique(family.read(inputs), dim=0, return_inverse=True)
     samples = torch.zeros(len(distinct), dtype=torch.int64).scatter_(0, inverse, torch.arange(len(inverse)))
     frontier, spikes = split_parameters(family, inputs[samples], max_patterns=max_patterns)
@@ -253,9 +254,10 @@ def enumerate_recurrent(
                 frontier.cut(np.concatenate((drive, before.astype(values.dtype)), axis=1))
                 spikes = spikes[frontier.origin]
                 spikes[:, neuron, sample, step] = frontier.spikes
-                for other in frontiers:
-                    if other is not frontier:
-                        other.take(frontier.origin)
+                # Row k of every frontier belongs to joint trajectory k, so that all are split together.
+                for neighbour in frontiers:
+                    if neighbour is not frontier:
+                        neighbour.take(frontier.origin)
                 _check_budget(len(spikes), max_patterns)
     parameters = np.array([frontier.witnesses() for frontier in frontiers], dtype=object)
     return spikes[:, :, inverse.numpy()], parameters.transpose(1, 0, 2)
@@ -382,6 +384,7 @@ def complete_recurrent_dictionary(
     layer = ThresholdLayer(
         values[:, :, :n_features].transpose(1, 2).contiguous(),
         bias=values[:, :, n_features] * unit if bias else torch.zeros(len(chosen), width, dtype=torch.float64),
+        # Weights multiply inputs, which are integers times the unit; spikes and biases are multiples of one.
         recurrent_weight=values[:, :, -width:].transpose(1, 2).contiguous() * unit,
         weight_bits=32,
     )
@@ -399,7 +402,9 @@ def _stack_layer(
         trajectories = enumerate_lif(family, values, max_patterns=max_patterns)
         n_choices = comb(len(trajectories), min(width, len(trajectories)))
         _check_budget(len(stacks) * n_choices, max_patterns, "about")
+        # Order and copies of neurons change nothing for the layers above, so that sets of trajectories suffice.
         for chosen in combinations(range(len(trajectories)), min(width, len(trajectories))):
+            # If there are fewer trajectories than neurons, copies of one fill the layer.
             repeated = [*chosen, *[chosen[0]] * (width - len(chosen))]
             spikes = torch.from_numpy(trajectories.spikes[repeated]).permute(1, 2, 0).double()
             key = spikes.numpy().tobytes()
@@ -416,8 +421,8 @@ def _visible(spikes: npt.NDArray[np.bool_], readout: Readout) -> npt.NDArray[Any
 
 
 def _cat(layers: Sequence[HiddenLayer], axis: int) -> HiddenLayer:
-    tensors = [layer.tensors() for layer in layers]
-    return layers[0].with_tensors({name: torch.cat([own[name] for own in tensors], axis) for name in tensors[0]})
+    by_layer = [layer.tensors() for layer in layers]
+    return layers[0].with_tensors({name: torch.cat([part[name] for part in by_layer], axis) for name in by_layer[0]})
 
 
 def _complete(

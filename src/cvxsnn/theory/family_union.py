@@ -21,7 +21,7 @@ from .lif_family import LIFEvents, LIFFamily
 class FamilyUnion:
     """LIF neurons of any of several families, such as one per decay.
 
-    The largest price over the union is the largest of its members, so that each is searched by itself.
+    The largest price over the union is the largest of its members, so each is searched separately.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class FamilyUnion:
     families: tuple[LIFFamily, ...]
 
     def __post_init__(self) -> None:
-        """Refuse families that no layer can have at once."""
+        """Refuse families that cannot share a layer."""
         if not self.families or any(family.taps != self.families[0].taps for family in self.families):
-            raise InvalidInputError("expected one or more families with the same taps, got none or others")
+            raise InvalidInputError("expected one or more families with the same taps, got none, or different taps")
 
     @classmethod
     def of_decays(cls, decays: tuple[float, ...], **options: Any) -> "FamilyUnion":
@@ -137,7 +137,7 @@ class UnionEvents:
         return np.array(rows, dtype=object).reshape(-1, self.dimension)
 
     def split(self, parameters: IntArray) -> list[tuple[npt.NDArray[np.int64], IntArray]]:
-        """Return the places of each member's neurons, and their own parameters."""
+        """Return the rows of each member's neurons, and their parameters in that family."""
         rows = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
         places = [np.flatnonzero(rows[:, 0] == number) for number in range(len(self.members))]
         return [(chosen, rows[chosen, 1 : 1 + m.dimension]) for chosen, m in zip(places, self.members, strict=True)]
@@ -165,6 +165,7 @@ class UnionEvents:
         order = np.argsort(np.concatenate([places for places, _ in parts]))
 
         def joined(name: str) -> torch.Tensor:
+            # A layer may store one value for all of its neurons; in a union, each neuron has its own.
             columns = [getattr(layer, name).expand(*getattr(layer, name).shape[:-1], len(p)) for p, layer in parts]
             return torch.cat(columns, dim=-1)[..., order].contiguous()
 

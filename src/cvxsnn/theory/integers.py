@@ -45,4 +45,5 @@ def as_integers(values: Array) -> tuple[IntArray, float]:
 def narrow(values: IntArray) -> IntArray:
     """Return the same integers, as int64 if all of them are small."""
     largest = max((abs(int(x)) for x in values.flat), default=0)
+    # Products of two of them fit into 64 bits.
     return values.astype(np.int64) if largest < 2**31 else values

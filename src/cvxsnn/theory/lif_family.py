@@ -79,7 +79,7 @@ class LIFFamily:
     resets: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse decays that cannot be exact, and what are no taps."""
+        """Refuse decays that cannot be exact, and taps of another type."""
         if not 0 <= self.decay <= 1 or Fraction(self.decay).denominator > _MAX_DENOMINATOR:
             raise InvalidInputError(
                 f"expected decay between 0 and 1 and a multiple of 1/{_MAX_DENOMINATOR}, so that membranes are exact, "
@@ -106,7 +106,7 @@ class LIFFamily:
         Returns
         -------
         dict of str to object
-            The parameters by name; ``taps`` only where there are taps, and ``resets`` only where there are none.
+            The parameters by name; ``taps`` only if there are taps, and ``resets`` only if there are none.
         """
         return {
             name: value
@@ -197,7 +197,7 @@ class LIFEvents:
         return int(self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps)
 
     def distinct(self) -> tuple[list[int], list[int]]:
-        """Return for each sequence the number of its kind, and the first of each kind: equal ones have equal spikes."""
+        """Return the kind of each sequence, and the first of each kind: equal sequences have equal spikes."""
         kinds: dict[str, int] = {}
         rows = [kinds.setdefault(repr(sequence.tolist()), len(kinds)) for sequence in self.sums]
         return rows, [rows.index(kind) for kind in range(len(kinds))]
@@ -229,7 +229,7 @@ class LIFEvents:
         values = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
         largest = max(self.largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
         kind = np.int64 if max(1, int(abs(values).max(initial=0))) * largest < SAFE else object
-        values = values.astype(kind)
+        values = values.astype(kind)  # overflow of 64-bit integers would be silent
         drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(kind))
         resets = np.zeros(drives.shape[:2], dtype=kind)
         spikes = np.zeros(drives.shape, dtype=bool)
@@ -269,7 +269,7 @@ class LIFEvents:
 
     def _short(self, parameters: Vector) -> Vector | None:
         """Return parameters with the same spikes that are short enough for the layer; None if none are found."""
-        if not self.family.resets:
+        if not self.family.resets:  # the threshold changes no spike
             parameters = (*parameters[:-1], 0)
         largest = max(map(abs, parameters))
         if max(map(abs, parameters[: self.n_weights])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
@@ -325,4 +325,5 @@ def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bo
     # Maximise the least distance to a wall, which is the last variable, within the unit cube.
     limits = [(-1.0, 1.0)] * (dimension - 1) + [(0.0 if has_wall else -1.0, 1.0)]
     solved = linprog(np.eye(dimension + 1)[-1] * -1, A_ub=rows, b_ub=np.zeros(len(rows)), bounds=[*limits, (0.0, 1.0)])
+    # Without an inner point, only ties produce these spikes, and no rounded point is sure to keep them.
     return None if solved.x is None or solved.x[-1] <= 0 else np.asarray(solved.x[:-1])

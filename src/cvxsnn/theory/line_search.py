@@ -1,7 +1,7 @@
 """Neurons with high prices, found quickly and without a proof: exact maxima along lines, one after the other.
 
-Along a line of parameters each sample changes what it gives at a few points only. Sorted, with running sums, they give
-the best point of the line. From there the next line is searched, in another direction, until no line is better.
+Along a line of parameters each sample changes its contribution at a few points only. Sorted, with running sums, these
+give the best point of the line. From there the next line is searched, in another direction, until no line is better.
 Floating point is enough here: whoever uses the points computes their prices exactly.
 """
 
@@ -14,74 +14,75 @@ import numpy.typing as npt
 from .box_kernel import Problem
 
 _APART = 1e-9
-"""Parts of a line that are shorter than this, compared with the place, are not entered: rounding could miss them."""
+"""Parts of a line that are shorter than this, relative to their position, are skipped: rounding could miss them."""
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _best_on_line(problem: Problem, point: Any, way: Any, low: float, high: float) -> Any:
-    """Return the largest size of the sum on the line ``point + t way`` between two ends, and the best t."""
+def _best_on_line(problem: Problem, point: Any, direction: Any, low: float, high: float) -> Any:
+    """Return the largest size of the sum on the line ``point + t direction`` between two ends, and the best t."""
     normals, _, edges, gains, _ = problem.events
     roots = problem.roots
     n_samples = len(roots)
     room = 2 * (len(normals) + n_samples)  # each event cuts one interval in two, and each interval has two ends
-    places, changes, n_places = np.empty(room), np.empty(room), 0
+    cuts, changes, n_cuts = np.empty(room), np.empty(room), 0
+    # Trees have at most 20 levels, by the limit on their events, and each level adds one entry to the stack.
     stack, ends = np.empty(64, np.int64), np.empty((64, 2))
-    own_sums = np.empty(64)
+    sums = np.empty(64)
     total = problem.offset
     for j in range(n_samples):
-        stack[0], ends[0, 0], ends[0, 1], own_sums[0] = roots[j], low, high, 0.0
+        stack[0], ends[0, 0], ends[0, 1], sums[0] = roots[j], low, high, 0.0
         size = 1
         while size > 0:
             size -= 1
-            event, start, end, added = stack[size], ends[size, 0], ends[size, 1], own_sums[size]
+            event, start, end, added = stack[size], ends[size, 0], ends[size, 1], sums[size]
             if event < 0:
                 if added != 0.0:
                     if start == low:
                         total += added
                     else:
-                        places[n_places], changes[n_places] = start, added
-                        n_places += 1
+                        cuts[n_cuts], changes[n_cuts] = start, added
+                        n_cuts += 1
                     if end != high:
-                        places[n_places], changes[n_places] = end, -added
-                        n_places += 1
+                        cuts[n_cuts], changes[n_cuts] = end, -added
+                        n_cuts += 1
                 continue
             middle, rise = 0.0, 0.0
             for d in range(len(point)):
                 middle += normals[event, d] * point[d]
-                rise += normals[event, d] * way[d]
+                rise += normals[event, d] * direction[d]
             cut = -middle / rise if rise != 0.0 else np.inf
             if rise != 0.0 and start < cut < end:
                 first = 0 if rise > 0 else 1  # the side before the cut
                 stack[size], ends[size, 0], ends[size, 1] = edges[event, first], start, cut
-                own_sums[size] = added + gains[event, first]
+                sums[size] = added + gains[event, first]
                 stack[size + 1], ends[size + 1, 0], ends[size + 1, 1] = edges[event, 1 - first], cut, end
-                own_sums[size + 1] = added + gains[event, 1 - first]
+                sums[size + 1] = added + gains[event, 1 - first]
                 size += 2
             else:
                 is_above = middle >= 0 if rise == 0.0 else (rise > 0) == (cut <= start)
                 side = 1 if is_above else 0
                 stack[size], ends[size, 0], ends[size, 1] = edges[event, side], start, end
-                own_sums[size] = added + gains[event, side]
+                sums[size] = added + gains[event, side]
                 size += 1
-    order = np.argsort(places[:n_places])
-    best, best_place = -1.0, 0.0
+    order = np.argsort(cuts[:n_cuts])
+    best, best_shift = -1.0, 0.0
     before = low
-    for k in range(n_places + 1):
-        after = places[order[k]] if k < n_places else high
+    for k in range(n_cuts + 1):
+        after = cuts[order[k]] if k < n_cuts else high
         if abs(total) > best and after - before > _APART * (1.0 + abs(after if np.isfinite(after) else before)):
             best = abs(total)
             if np.isfinite(before) and np.isfinite(after):
-                best_place = 0.5 * (before + after)
+                best_shift = 0.5 * (before + after)
             elif np.isfinite(before):
-                best_place = before + 1.0 + abs(before)
+                best_shift = before + 1.0 + abs(before)
             elif np.isfinite(after):
-                best_place = after - 1.0 - abs(after)
+                best_shift = after - 1.0 - abs(after)
             else:
-                best_place = 0.0
-        if k < n_places:
+                best_shift = 0.0
+        if k < n_cuts:
             total += changes[order[k]]
             before = after
-    return best, best_place
+    return best, best_shift
 
 
 @nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -108,31 +109,33 @@ def climb(problem: Problem, has_wall: bool, points: Any, n_sweeps: int, seed: in
     """
     np.random.seed(seed)  # noqa: NPY002 (Numba knows no other)
     n_points, dimension = points.shape
-    found, sizes = points.copy(), np.zeros(n_points)
-    way = np.zeros(dimension)
+    improved, sizes = points.copy(), np.zeros(n_points)
+    direction = np.zeros(dimension)
     for i in range(n_points):
-        point = found[i]
+        point = improved[i]
         for _ in range(n_sweeps):
             before = sizes[i]
             for d in range(2 * dimension):
+                # A maximum along every axis need not be one along other lines, so half of them are random.
                 for k in range(dimension):
-                    way[k] = np.random.normal() if d >= dimension else 0.0  # noqa: NPY002
+                    direction[k] = np.random.normal() if d >= dimension else 0.0  # noqa: NPY002
                 if d < dimension:
-                    way[d] = 1.0
+                    direction[d] = 1.0
                 low, high = -np.inf, np.inf
-                if has_wall and way[-1] != 0.0:
-                    if way[-1] > 0:
-                        low = -point[-1] / way[-1]
+                if has_wall and direction[-1] != 0.0:
+                    if direction[-1] > 0:
+                        low = -point[-1] / direction[-1]
                     else:
-                        high = -point[-1] / way[-1]
-                size, shift = _best_on_line(problem, point, way, low, high)
+                        high = -point[-1] / direction[-1]
+                size, shift = _best_on_line(problem, point, direction, low, high)
                 if size > sizes[i]:
                     sizes[i] = size
-                    point += shift * way
+                    point += shift * direction
+                    # Scaling changes no spike; this returns to the cube.
                     point /= max(np.abs(point).max(), 1e-300)
             if sizes[i] <= before:
                 break
-    return found, sizes
+    return improved, sizes
 
 
 def random_points(n_points: int, dimension: int, has_wall: bool, seed: int) -> npt.NDArray[np.float64]:

@@ -2,8 +2,8 @@ r"""Exact pricing: the largest correlation of a dual point with any neuron of a 
 
 .. math:: \max_\omega \Big| \sum_{i,t} \lambda_{i,t}\, S_i^t(\omega) \Big|
 
-The dual point is rounded to multiples of a power of two, so that sums of it are exact integers too; what rounding
-changes is added to the bound.
+The dual point is rounded to multiples of a power of two, so that its sums are exact integers too; the rounding error is
+added to the bound.
 """
 
 import time
@@ -89,7 +89,7 @@ def price(
     enough : float
         Stop once the bound is at most this value.
     is_thorough : bool
-        Whether to find the largest price, where one above ``enough`` is known, or to be content with a larger bound.
+        Whether to search for the largest price even if one above ``enough`` is known. If not, the bound may be larger.
     max_boxes : int
         Limit on the boxes examined. A search that stops early gives a larger bound, but a valid one.
     max_seconds : float
@@ -97,8 +97,8 @@ def price(
     n_found : int
         Largest number of neurons to return.
     exempt : Dictionary, optional
-        A dictionary on the same sequences. Neurons that its read-out cannot tell from one of its atoms are not priced.
-        This search is slower and has one output.
+        A dictionary on the same sequences. Neurons that its read-out cannot distinguish from one of its atoms are
+        not priced. This search is slower and has one output.
     is_group : bool
         Whether the price of a neuron is the Euclidean norm of its prices for the outputs, or the largest of them.
     pulse : callable, optional
@@ -129,16 +129,16 @@ def price(
         )  # fmt: skip
         prices = [price_member(member, start=neurons) for member, neurons in zip(events.members, starts, strict=True)]
         return Price(
-            max(one.value for one in prices),
-            max(one.bound for one in prices),
-            events.join([one.parameters for one in prices]),
-            sum(one.n_boxes for one in prices),
-            all(one.is_finished for one in prices),
+            max(priced.value for priced in prices),
+            max(priced.bound for priced in prices),
+            events.join([priced.parameters for priced in prices]),
+            sum(priced.n_boxes for priced in prices),
+            all(priced.is_finished for priced in prices),
         )
     weights = np.asarray(dual, dtype=np.float64)
     weights = weights[:, :, None] if weights.ndim == 2 else weights
     deadline = time.monotonic() + max_seconds
-    if exempt is not None:
+    if exempt is not None:  # boxes bound sums, not patterns: only cones can leave atoms out
         n_rows = parse_readout(check_complete_readout(exempt.readout)).n_rows(events.n_samples, events.n_steps)
         if exempt.n_rows != n_rows:
             raise InvalidInputError(f"expected atoms on the same sequences, of {n_rows} rows, got {exempt.n_rows}")
@@ -147,6 +147,7 @@ def price(
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
     rounded, unit = round_dual(weights)
     trees = SpikeTrees.of(events, rounded)
+    # The unit is a power of two, so that dividing by it is exact.
     search = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse, start=start)
     found = search.run(trees)
     # Spikes are 0 or 1, so rounding changes a sum by at most this; the factors cover the rounding of these sums.
@@ -171,7 +172,7 @@ def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64],
 
 
 def _distinct(events: LIFEvents, parameters: list[IntArray], n_found: int) -> IntArray:
-    """Return the first neurons of each kind of spikes."""
+    """Return the first neuron of each distinct spike pattern."""
     chosen = np.array(parameters, dtype=object).reshape(-1, events.dimension)
     kept: dict[bytes, int] = {}
     for number, spikes in enumerate(events.simulate(chosen)):

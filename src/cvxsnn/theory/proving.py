@@ -1,4 +1,4 @@
-"""Proofs over all neurons that are kept in a file, can be stopped at any time, and go on from there."""
+"""Proofs over all neurons that are kept in a file, can be stopped at any time, and resumed."""
 
 import os
 import time
@@ -101,7 +101,7 @@ def prove_complete(
     Returns
     -------
     CompleteSolution
-        The network in the file; its certificate is what the file proves.
+        The network in the file, with the certificate that the file proves.
 
     Examples
     --------
@@ -123,11 +123,11 @@ def prove_complete(
         dictionary = build_dictionary(witnesses_of(events, neurons), inputs, readout)
         return ConvexProblem(dictionary, targets, loss, l1_strength, intercept=intercept)
 
-    def left() -> float:
+    def seconds_left() -> float:
         return max(0.0, deadline - time.monotonic())
 
     def is_stopped() -> bool:
-        return left() == 0 or (pulse is not None and pulse(0, 0))
+        return seconds_left() == 0 or (pulse is not None and pulse(0, 0))
 
     limits: dict[str, Any] = {"tol": _SETTINGS.proof_share * tol, "pulse": pulse}
     stated = statement(events, problem_of(_any_neuron(events)), inputs)
@@ -138,23 +138,25 @@ def prove_complete(
         problem = problem_of(np.concatenate((_any_neuron(events), hints.generated)))
         work.generated = hints.generated
         work.take_network(*_solve_last(problem_of, hints.neurons))
-        for one in hints.searches:
-            # Where better neurons are known, another dual point will prove more.
-            seconds = 0.0 if one.has_violators else left()
+        for search in hints.searches:
+            # If better neurons are known, another dual point will prove more.
+            seconds = 0.0 if search.has_violators else seconds_left()
             work.take_evidence(
-                search_boxes(events, problem, one.dual, one.unit, one.searches, max_seconds=seconds, **limits)
+                search_boxes(events, problem, search.dual, search.unit, search.searches, max_seconds=seconds, **limits)
             )
         work.save(path, stated)
+    # Without evidence there is no certificate to save, so that at least one search runs.
     if work.relative_gap > tol and not (work.evidence and is_stopped()):
-        found = solve_complete(
+        solved = solve_complete(
             inputs, targets, family, loss, l1_strength, readout=readout, intercept=intercept, tol=tol, seed=seed,
             callback=callback, start=work.generated if len(work.generated) else None,
-            max_seconds=_SETTINGS.search_share * left(), pulse=pulse,
+            # The rest of the time is for boxes: in the file, only they prove a bound.
+            max_seconds=_SETTINGS.search_share * seconds_left(), pulse=pulse,
         )  # fmt: skip
-        work.generated = found.parameters
-        dual, unit = whole_dual(found.solution.problem, found.solution.dual_point)
-        evidence = search_boxes(events, found.solution.problem, dual, unit, max_seconds=left(), **limits)
-        work.take_network(*_solve_last(problem_of, read_neurons(found.solution, found.parameters)))
+        work.generated = solved.parameters
+        dual, unit = whole_dual(solved.solution.problem, solved.solution.dual_point)
+        evidence = search_boxes(events, solved.solution.problem, dual, unit, max_seconds=seconds_left(), **limits)
+        work.take_network(*_solve_last(problem_of, read_neurons(solved.solution, solved.parameters)))
         work.take_evidence(evidence)
         work.save(path, stated)
     certificate = work.certificate
@@ -163,7 +165,7 @@ def prove_complete(
 
 @dataclass
 class _Work:
-    """The best network and the best bound so far, both computed here, and what a search can go on from."""
+    """The best network and the best bound so far, both computed here, and the starting points of further searches."""
 
     generated: IntArray
     neurons: IntArray
@@ -177,13 +179,14 @@ class _Work:
             self.neurons, self.solution = neurons, solution
 
     def take_evidence(self, evidence: dict[str, Any]) -> None:
-        """Keep what proves more, the other search if it is not finished, and the neurons that were found."""
-        best, other = self.evidence, evidence
+        """Keep the better bound, the other search if it is not finished, and all neurons found."""
+        # Two searches have different dual points, so that their boxes cannot be joined: the better one is the proof.
+        best, second = self.evidence, evidence
         if not best or evidence["lower_bound"] >= best["lower_bound"]:
-            best, other = other, best
+            best, second = second, best
         self.evidence = best
-        if other:
-            self.pending = None if other["is_finished"] else other
+        if second:
+            self.pending = None if second["is_finished"] else second
         known = set(map(tuple, self.generated.tolist()))
         rows = [row for row in evidence["violators"] if tuple(row) not in known]
         self.generated = np.concatenate((self.generated, as_rows(rows, self.generated.shape[1])))
@@ -212,7 +215,7 @@ def _any_neuron(events: LIFEvents) -> IntArray:
 
 
 def _solve_last(problem_of: Callable[[IntArray], ConvexProblem], neurons: IntArray) -> tuple[IntArray, Solution]:
-    """Return neurons, or one that always fires, and their optimal read-out, to the last digits."""
+    """Return neurons (the one that always fires if there are none), and their optimal read-out, to the last digits."""
     neurons = neurons if len(neurons) else np.zeros((1, neurons.shape[1]), dtype=object)
     return neurons, solve(problem_of(neurons), _SETTINGS.last_tol)
 
@@ -227,7 +230,7 @@ def prove_proof(
     callback: Callable[[Round], None] | None = None,
     pulse: Callable[[int, int], bool] | None = None,
 ) -> CompleteSolution:
-    """Do what :func:`prove_complete` does, for the family, the data and the objective of a model."""
+    """Call :func:`prove_complete` for the family, the data and the objective of a model."""
     family = family_of(proof.witnesses, data.sequences.n_steps)
     if not isinstance(family, LIFFamily) or len(proof.witnesses.layers) > 1:
         raise InvalidInputError(

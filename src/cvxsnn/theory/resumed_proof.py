@@ -31,7 +31,7 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
     Returns
     -------
     Proof
-        What :meth:`BoxSearch.run` goes on with.
+        The proof that :meth:`BoxSearch.run` continues.
     """
     listed = searches[number]
     if list(listed.columns) != pivot_columns(trees.normals):
@@ -50,19 +50,19 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
         codes = proof.codes[face] = bytearray()
         while waiting:
             middle, size = waiting.pop()
-            letter = next(text, ".")
+            letter = next(text, ".")  # a list that ends early leaves boxes whose bounds are computed below
             if letter in ".,!":
                 if letter == "!" and (use := next(uses, None)) is not None:
                     closer[len(ends)] = use
                 ends.append((face, len(codes), middle, size))
-                codes.append(END.leaf)
+                codes.append(END.leaf)  # until the bounds are known
                 continue
             axis = ord(letter) - ord("a")
             if not 0 <= axis < len(size) or size[axis] < 2:
                 raise InvalidInputError("expected boxes that are halved in a certificate file, got other letters")
             codes.append(axis)
             smaller = [*size[:axis], size[axis] // 2, *size[axis + 1 :]]
-            for sign in (1, -1):
+            for sign in (1, -1):  # the lower half is visited first, as in ``Proof.walk``
                 waiting.append(([*middle[:axis], middle[axis] + sign * smaller[axis], *middle[axis + 1 :]], smaller))
     centres, halves = (np.array([end[k] for end in ends], dtype=np.int64) for k in (2, 3))
     boxes = Boxes(centres, halves, np.zeros(len(ends)), np.full(len(ends), 1 << frame.n_levels))
@@ -71,6 +71,7 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
     for end, (factor, inner) in closer.items():
         wide = np.where(halves[end] <= 1, factor * halves[end], halves[end])
         parts = survey(frame.problem, centres[end], wide)
+        # In a file, the same open trees may have several searches.
         key = b"|".join(part.tobytes() for part in parts) + str(inner).encode()
         if key not in known:
             known[key] = _bound_near(trees.within(*parts), searches, enough, inner)
@@ -81,9 +82,10 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
     is_open = bounds > enough
     proof.bound = float(bounds[~is_open].max(initial=0.0))
     proof.left = boxes._replace(bounds=bounds).take(is_open)
+    # Boxes with this code are looked up by themselves: a closer look, or a search that follows.
     for code, numbers in ((END.tilted, np.flatnonzero(is_tilted)), (END.left, (*closer, *np.flatnonzero(is_open)))):
-        for number in numbers:
-            face, index, *_ = ends[number]
+        for end in numbers:
+            face, index, *_ = ends[end]
             proof.codes[face][index] = code
     return proof
 

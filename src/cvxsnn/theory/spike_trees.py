@@ -35,7 +35,7 @@ class SpikeTrees:
     roots : array of shape (n_samples,)
         The first event of each sample.
     offset : integer array of shape (n_outputs,)
-        What is added whatever the parameters are.
+        The part of the sum that does not depend on the parameters.
     has_wall : bool
         Whether the last parameter must not be negative.
     has_lift : bool
@@ -91,6 +91,7 @@ class SpikeTrees:
         roots, offset = np.arange(len(used), dtype=np.int64), np.zeros(n_outputs, dtype=np.int64)
         trees = np.concatenate(normals), np.concatenate(edges), np.concatenate(gains), roots, offset
         has_wall = not events.family.negative_threshold
+        # Without parallel steps no event decides another, and the reduction would take time for nothing.
         if _has_parallel_steps(sums[:, :n_steps]):
             trees = reduce_trees(*trees[:4], has_wall)
         return cls(*trees, has_wall, events.family.bias or _has_lift(events))
@@ -108,6 +109,7 @@ class SpikeTrees:
     def value_at(self, parameters: IntArray) -> list[int]:
         """Return the sums that a neuron gets, one per output."""
         largest = [max(1, int(abs(values).max(initial=0))) for values in (self.normals, parameters)]
+        # Overflow of 64-bit integers would be silent.
         kind = np.int64 if largest[0] * largest[1] * len(parameters) < SAFE else object
         fires = np.array(self.normals.astype(kind) @ parameters.astype(kind) >= 0, dtype=np.int64)
         total, level = self.offset, self.roots
@@ -121,7 +123,7 @@ class SpikeTrees:
     def within(
         self, events: IntArray, edges: IntArray, gains: IntArray, roots: IntArray, offset: IntArray
     ) -> "SpikeTrees":
-        """Return what is open on a box, from a survey of it."""
+        """Return the trees that are open on a box, from a survey of it."""
         return replace(self, normals=self.normals[events], edges=edges, gains=gains, roots=roots, offset=offset)
 
 
@@ -134,7 +136,7 @@ def _has_parallel_steps(sums: IntArray) -> bool:
 
 
 def _has_lift(events: LIFEvents) -> bool:
-    """Return whether the first feature, or the sum of all, is positive at every step."""
+    """Return whether some feature, or the sum of all, is positive at every step."""
     sums = events.sums
     return bool((sums.sum(2) > 0).all() or (sums > 0).all((0, 1)).any())
 
@@ -143,14 +145,15 @@ def pivot_columns(rows: IntArray) -> list[int]:
     """Return the columns that do not depend on those before them, in exact arithmetic."""
     n_columns = rows.shape[1]
     basis: list[tuple[int, list[int]]] = []  # rows in echelon form, each with its pivot
+    # Repeated rows change no rank, but NumPy cannot sort rows of Python integers.
     for normal in rows if rows.dtype == object else np.unique(rows, axis=0):
         row = [int(x) for x in normal]
-        for pivot, other in basis:
+        for pivot, reduced in basis:
             if row[pivot]:
-                scale, take = other[pivot], row[pivot]
-                row = [scale * a - take * b for a, b in zip(row, other, strict=True)]
+                scale, take = reduced[pivot], row[pivot]
+                row = [scale * a - take * b for a, b in zip(row, reduced, strict=True)]
         if any(row):
-            common = gcd(*row)
+            common = gcd(*row)  # otherwise the integers grow with every elimination
             pivot = next(i for i, x in enumerate(row) if x)
             basis.append((pivot, [x // common for x in row]))
             basis.sort(key=lambda entry: entry[0])
