@@ -118,7 +118,7 @@ def choose(
 
 
 def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
-    """Return the judge for a program: leave-one-out errors where they have a closed form and are cheap.
+    """Return the judge for a program: leave-one-out errors if they have a closed form and are cheap.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The time of a fit: how much has passed, and whether what is next would still end in time."""
+"""The time of a fit: how much has passed, and whether the next step is likely to end in time."""
 
 import time
 from math import inf

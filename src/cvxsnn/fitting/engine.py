@@ -223,7 +223,7 @@ def fit(
     Returns
     -------
     Fitted
-        The solution with its certificate, and what was tried.
+        The solution with its certificate, and all trials.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None =
 
 
 class _Judged(NamedTuple):
-    """A trial, and what was judged."""
+    """A trial with its program, problem and witnesses."""
 
     trial: Trial
     program: Program
@@ -293,7 +293,7 @@ class _Judged(NamedTuple):
 
 @dataclass(eq=False)
 class _Engine:
-    """One fit. Its steps share the data and the time, and note what they try and why they choose it."""
+    """One fit. Its steps share the data and the time, and record each trial and the reason for each choice."""
 
     data: TrainingSet
     families: list[Family]

@@ -71,7 +71,7 @@ class GradientPlan:
     seed : int
         The seed of the further networks.
     device : torch.device or str, optional
-        Where to compute; by default where the network is. On a GPU the candidates train side by side.
+        Where to compute; by default the device of the network. On a GPU the candidates train side by side.
     checkpoint : Path, optional
         A file for the state of training. Further jobs have files next to it.
 
@@ -119,7 +119,7 @@ class GradientPlan:
         Parameters
         ----------
         runs : sequence of SurrogateRun
-            The outcomes of the candidates, of which the best decides the settings.
+            The outcomes of the candidates. Further networks train with the settings of the best.
 
         Returns
         -------

@@ -156,14 +156,14 @@ class Part(NamedTuple):
 
 
 class FitsWithoutRows(Judge):
-    """Fits to parts of the rows, each of which starts from the fit at the point before."""
+    """Fits the program without some rows; each fit starts from the solution at the point before."""
 
     tol: float
     by: Criterion
 
     @abstractmethod
     def _parts(self, problem: ConvexProblem) -> list[Part]:
-        """Return what is fitted, and what is left out."""
+        """Return the rows to fit and the rows to leave out."""
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
         """Yield a verdict for each point."""

@@ -133,7 +133,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no stage could use, whether the method has that stage or not."""
+        """Refuse invalid settings, also of stages that the method does not have."""
         if isinstance(self.program, Objective):
             object.__setattr__(self, "program", Program(self.program))
         check_positive_int("n_networks", self.n_networks)
@@ -278,7 +278,7 @@ def train(
         A folder in which gradient stages keep their state, to resume after an interruption.
     device : torch.device or str, optional
         Where to compute, "auto" for the GPU if there is one; there, candidates of a gradient stage train side by
-        side. By default where the data are.
+        side. By default the device of the data.
     n_jobs : int, optional
         The number of workers of a search, as in joblib.
     budget : Budget, optional
@@ -423,7 +423,7 @@ def convex_stage(
     seed : int
         The seed of the pool.
     device : torch.device or str, optional
-        Where to compute; by default where the data are.
+        Where to compute; by default the device of the data.
 
     Returns
     -------

@@ -146,7 +146,7 @@ def solve_pool(
     data : TrainingSet
         The training data.
     objective : Objective
-        The loss, and what is read of the spikes.
+        The loss and the read-out.
     l1_strength : float
         The number that multiplies the norm, above zero: without it every witness of the pool is active.
     l2_strength : float
@@ -164,7 +164,7 @@ def solve_pool(
     start : PoolSolution, optional
         A solution over the same pool, at another strength or of other data.
     spikes : PoolSpikes, optional
-        Spikes of the pool, to share what was drawn between strengths.
+        Spikes of the pool, to reuse across strengths.
     callback : callable, optional
         Called with every :class:`PoolRound`.
 
@@ -333,9 +333,10 @@ class _Pricing:
     exempt: Tensor | None = None
 
     def __call__(self, block: SpikeDictionary, first_witness: int) -> _Prices:
-        with limit_threads(1):  # a price must not depend on where it is computed, not in its last bit
+        with limit_threads(1):  # so that a price is the same to the bit in every worker
             correlation = block.rmatvec(self.dual_point)
         price = self.penalty.atom_norms(correlation)
+        # Columns of the working set are in the program already. With a quadratic their prices exceed the strength.
         if self.exempt is not None:
             above = torch.nonzero(price > self.l1_strength).squeeze(1)
             exempt = above[bits.are_among(block.patterns[above], self.exempt)]

@@ -76,7 +76,7 @@ class Program:
     pool: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse what no program could use."""
+        """Refuse invalid settings."""
         check_choice("penalty", self.penalty, tuple(PENALTIES))
         check_positive_int("n_strengths", self.n_strengths)
         if not 0 < self.smallest_ratio < 1:

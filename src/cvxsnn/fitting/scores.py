@@ -13,7 +13,7 @@ class Score(Protocol):
     """A value that can be compared with others of its kind; higher is better.
 
     Usually a number. A tuple, such as (accuracy, -loss), is compared entry by entry, so that the second decides only
-    where the first is equal.
+    if the first is equal.
     """
 
     def __lt__(self, other: Any, /) -> bool:

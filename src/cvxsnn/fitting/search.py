@@ -83,8 +83,8 @@ class Tuning:
         The number of subnetworks. "auto", which excludes ``hidden``, divides the witnesses of two layers or more among
         four, whose lower layers differ.
     n_compared : int, optional
-        The number of neurons of the last hidden layers with which families are compared, however many are sampled in
-        the end.
+        The number of neurons in the last hidden layers while families are compared. The number sampled in the end
+        does not depend on it.
     shares : tuple of three int
         Divisors of the number of neurons and sequences while families are drawn, varied and finished. Every trial uses
         at least ``min_rows`` sequences. Whole subnetworks are left out first.
@@ -110,7 +110,7 @@ class Tuning:
     min_rows: int = 2000
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
+        """Refuse invalid settings."""
         if self.hidden is not None:
             object.__setattr__(self, "n_layers", len(self.hidden))
             if self.n_subnetworks == "auto":
@@ -211,7 +211,7 @@ def tune_witnesses(
     data : TrainingSet
         The training data.
     objective : Objective
-        The loss, and what is read of the spikes unless ``tuning.readouts`` says otherwise.
+        The loss, and the read-out unless ``tuning.readouts`` lists several.
     score : callable, optional
         The score of a network on validation data; higher is better. It is called in the workers. Without it, the
         errors on rows left out rank the families.
@@ -300,6 +300,7 @@ class _FamilySearch:
     def __init__(self, bench: _Bench, notify: Callable[[int, int], None], n_jobs: int | None) -> None:
         self._tuning, sequences = bench.tuning, bench.data.sequences
         self._bench, self._notify = Shared(bench), notify
+        # On a GPU, trials share one device and run one after the other.
         self._n_jobs = n_jobs if sequences.device.type == "cpu" else 1
         can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
         self._limits = sequences.n_features, sequences.n_steps - 1 if can_have_delays else 0
@@ -388,6 +389,7 @@ def _sized(family: Draw, tuning: Tuning, share: int | None = None) -> dict[str, 
     widths = tuning.hidden or (*[max(EVOLUTION.least_width, last // 4)] * (family.n_layers - 1), last)
     if share is None:
         return {**family.arguments(), "hidden": widths, "n_subnetworks": n_subnetworks}
+    # Whole subnetworks are left out first; the widths shrink only for the rest of the share.
     n_neurons = n_subnetworks * widths[-1]
     share *= math.ceil(n_neurons / (tuning.n_compared or n_neurons))
     kept = math.ceil(n_subnetworks / share)

@@ -48,6 +48,7 @@ def weight_levels(weight: Tensor, bits: int = WEIGHT_BITS) -> float:
 
     A neuron's unit is the largest power of two of which all its weights are multiples.
     """
+    # Powers of two divide without rounding.
     levels = (weight.double() / weight_unit(weight, bits).double()).abs().to(torch.int64)
     lowest_bit = torch.where(levels == 0, 2**62, levels & -levels).amin(-2)
     largest: float = (levels.sum(-2).double() / lowest_bit).max().item()
@@ -60,6 +61,7 @@ def weight_unit(weight: Tensor, bits: int) -> Tensor:
     # 2**e itself needs no bit more than the numbers below it.
     exponent = exponent - (mantissa == 0.5).to(exponent.dtype)
     unit = torch.ldexp(torch.ones_like(mantissa), exponent - (bits - 1))
+    # The unit of tiny weights would underflow to zero, by which nothing can be divided.
     return unit.clamp_min(torch.finfo(weight.dtype).tiny)
 
 
@@ -71,9 +73,10 @@ def snap_inputs(inputs: Tensor) -> Tensor:
 def input_levels(inputs: Tensor) -> float:
     """Return the largest integer among the inputs, counted in the coarsest unit that holds them all."""
     largest: float = inputs.abs().max().item()
+    # Whole numbers need no fractional bits: with fewer levels, more products fit into float32.
     if bool((inputs == inputs.round()).all()):
         return max(largest, 1.0)
-    return largest / INPUT_UNIT + 0.5
+    return largest / INPUT_UNIT + 0.5  # snapping may round up by half a unit
 
 
 def product_dtype(levels_of_weights: float, levels_of_inputs: float) -> torch.dtype:

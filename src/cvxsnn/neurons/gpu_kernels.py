@@ -43,7 +43,7 @@ if triton is not None:
         tie_fires: tl.constexpr,
         block: tl.constexpr,
     ):
-        program = tl.program_id(0).to(tl.int64)
+        program = tl.program_id(0).to(tl.int64)  # offsets of large arrays exceed 32 bits
         subnetwork = program // n_blocks
         entry = program % n_blocks * block + tl.arange(0, block)
         is_inside = entry < size
@@ -110,6 +110,7 @@ if triton is not None:
                 row = when * n_rows + tl.load(rows + tap)
                 value = tl.load(values + row * n_samples + sample, mask=is_inside & (when >= 0), other=0)
                 total += tl.load(weights + tap) * value.to(total.dtype)
+            # The sum is exact; it is rounded once, to the dtype of the layer, before the bias is added.
             leaked = membrane * decay
             driven = leaked + (total.to(membrane.dtype) + bias)
             membrane = driven - spike * reset
@@ -142,13 +143,13 @@ def _compiles(device: torch.device) -> bool:
     """Return whether Triton can compile the kernels for a device; it needs a C compiler and a recent device."""
     from .lif import LIFLayer
 
-    one = torch.ones(1, 1, 1, device=device)
+    ones = torch.ones(1, 1, 1, device=device)
     zero = torch.zeros(1, 1, 1, dtype=torch.int32, device=device)
     counts = torch.zeros(1, 1, 1, dtype=torch.uint8, device=device)
-    layer = LIFLayer(one, source=zero, delay=zero, n_sources=1)
+    layer = LIFLayer(ones, source=zero, delay=zero, n_sources=1)
     try:
-        scan_lif(layer, one[None], layer.initial_state(1), None)
-        scan_taps_gpu(layer, TapTable.of(layer, torch.float32, inputs_are_shared=True), one, zero[0], counts)
+        scan_lif(layer, ones[None], layer.initial_state(1), None)
+        scan_taps_gpu(layer, TapTable.of(layer, torch.float32, inputs_are_shared=True), ones, zero[0], counts)
     except Exception as error:  # whatever Triton raises, layers can take one step at a time
         reason = f"because the kernels do not run: {error}"
         warnings.warn(f"LIF layers take one step at a time on {device}, {reason}", stacklevel=3)
@@ -165,6 +166,7 @@ def scan_lif(layer: "LIFLayer", drive: Tensor, state: LayerState, spikes: Tensor
     tensors = (drive, state.membrane, state.spikes, layer.decay, layer.threshold)
     size, block = n_samples * width, 1024  # neurons × samples of one program
     n_blocks = triton.cdiv(size, block)
+    # With fusion, leak and input would be rounded once, and spikes would differ from those of a CPU.
     flags = {"keeps_all": spikes is not None, "tie_fires": layer.tie == "ge", "enable_fp_fusion": False}
     arguments = (*(value.contiguous() for value in tensors), written.view(torch.int8), n_steps, size, width, n_blocks)
     with torch.cuda.device(drive.device):

@@ -1,4 +1,4 @@
-"""The contract between the roll-out and the neuron models: what a hidden layer is and does."""
+"""The contract between the roll-out and the neuron models: the interface of a hidden layer."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +69,7 @@ class HiddenLayer(ABC):
     exceptions are the synapses (``weight``, ``source``, ``delay``) and ``recurrent_weight``, of shape (n_subnetworks,
     width, width), by which neurons of the layer read each other. Names of initial values begin with ``initial_``. A
     neuron that reads nothing, starts from zero and has a bias of -1 must never fire. Membranes are measured from the
-    threshold: a neuron fires where its membrane is zero or more (``fire`` in :mod:`cvxsnn.neurons.lif`). Multiply and
+    threshold: a neuron fires if its membrane is zero or more (``fire`` in :mod:`cvxsnn.neurons.lif`). Multiply and
     add in two rounded operations, never in a fused one, so that all devices agree. Variables beside membrane and spikes
     are ``others`` of a :class:`LayerState`. :func:`register_neuron` makes the model known to the rest of the library.
 
@@ -170,7 +170,7 @@ class HiddenLayer(ABC):
 
     @property
     def recurrence(self) -> Tensor | None:
-        """The weights by which neurons of the layer read each other; None where there are none."""
+        """The weights by which neurons of the layer read each other; None if there are none."""
         return self.tensors().get("recurrent_weight")
 
     @abstractmethod
@@ -259,10 +259,10 @@ class HiddenLayer(ABC):
         """
         if self.recurrence is not None:
             raise InvalidInputError(f"expected neurons that do not read each other, got a {type(self).__name__}")
-        each = torch.arange(self.n_subnetworks, device=self.weight.device) if subnetworks is None else subnetworks
-        numbers = torch.as_tensor(number, device=self.weight.device).expand(len(each))
+        chosen = torch.arange(self.n_subnetworks, device=self.weight.device) if subnetworks is None else subnetworks
+        numbers = torch.as_tensor(number, device=self.weight.device).expand(len(chosen))
         # Indices on both sides of a slice bring their axis to the front.
-        return self.with_valid(lambda value: value[each, ..., numbers][..., None])
+        return self.with_valid(lambda value: value[chosen, ..., numbers][..., None])
 
     def fan_out(self) -> Tensor:
         """Return the number of synapses that read each input and whose weight is not zero.
@@ -295,9 +295,10 @@ class HiddenLayer(ABC):
         if not self.has_delays:
             index = chosen[:, :, None].expand(-1, -1, self.width)
             return self.with_tensors({"weight": self.weight.gather(1, index)})
-        place = torch.full((self.n_subnetworks, self.n_inputs), -1, device=self.weight.device)
-        place.scatter_(1, chosen, torch.arange(chosen.shape[1], device=chosen.device).expand_as(chosen))
-        source = place.gather(1, self.source.flatten(1).long()).view_as(self.source)
+        # Taps of inputs that are not chosen stay, with weight zero and any source.
+        position = torch.full((self.n_subnetworks, self.n_inputs), -1, device=self.weight.device)
+        position.scatter_(1, chosen, torch.arange(chosen.shape[1], device=chosen.device).expand_as(chosen))
+        source = position.gather(1, self.source.flatten(1).long()).view_as(self.source)
         tensors: dict[str, Any] = {"weight": self.weight * (source >= 0), "source": source.clamp(min=0)}
         return replace(self, n_sources=chosen.shape[1], **tensors)
 
@@ -318,6 +319,7 @@ class HiddenLayer(ABC):
             return self
         live = is_live.to(self.weight.device)
         changes = {name: value * live for name, value in self.tensors().items() if name.startswith("initial_")}
+        # Without inputs and from zero, a bias of -1 fires in no neuron model: every model promises that.
         changes |= {"weight": self.weight * live[:, None, :], "bias": torch.where(live, self.bias, -1.0)}
         if self.recurrence is not None:
             changes["recurrent_weight"] = self.recurrence * live[:, None, :] * live[:, :, None]
@@ -329,9 +331,9 @@ class HiddenLayer(ABC):
         Parameters
         ----------
         device : torch.device or str, optional
-            Where to put it; where it is when not given.
+            The device; by default the present one.
         dtype : torch.dtype, optional
-            The type of membranes and parameters; the present one when not given.
+            The type of membranes and parameters; by default the present one.
 
         Returns
         -------
@@ -342,6 +344,7 @@ class HiddenLayer(ABC):
         def moved(value: Tensor) -> Tensor:
             return value.to(device, dtype if value.is_floating_point() else None)
 
+        # A narrower dtype rounds weights off their grid, so they are snapped again.
         if dtype is None or dtype == self.weight.dtype:
             return self.with_valid(moved)
         return self.with_tensors({name: moved(value) for name, value in self.tensors().items()})
@@ -352,7 +355,7 @@ class HiddenLayer(ABC):
         Returns
         -------
         dict of str to Tensor
-            The tensors, in the order of the fields; ``source`` and ``delay`` only where there are delays.
+            The tensors, in the order of the fields; ``source`` and ``delay`` only with delays.
         """
         return {name: value for name, value in self._values() if isinstance(value, Tensor)}
 
@@ -362,7 +365,7 @@ class HiddenLayer(ABC):
         Returns
         -------
         dict of str to object
-            The values, in the order of the fields; ``n_sources`` only where there are delays.
+            The values, in the order of the fields; ``n_sources`` only with delays.
         """
         return {name: value for name, value in self._values() if not isinstance(value, Tensor | None)}
 
@@ -472,8 +475,8 @@ def stack_layers(layers: Sequence[Layer]) -> Layer:
     if any(layer.has_delays for layer in layers):
         n_taps = max(layer.n_taps for layer in layers)
         layers = [with_taps(layer, n_taps) for layer in layers]
-    tensors = [layer.tensors() for layer in layers]
-    joined: dict[str, Any] = {name: torch.cat([own[name] for own in tensors]) for name in tensors[0]}
+    parts = [layer.tensors() for layer in layers]
+    joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     # Weights on grids of different fineness share the finest.
     return replace(layers[0], weight_bits=max(layer.weight_bits for layer in layers), **joined)
 

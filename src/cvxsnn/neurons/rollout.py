@@ -1,7 +1,7 @@
 """Rolling many subnetworks through many sequences: spikes in, spikes out.
 
 Layers never feed the layers below, so the stack is rolled out layer by layer, not step by step: the drive of a layer at
-all steps is one exact matrix product, and what is left is an elementwise scan over time that stays in cache. LIF layers
+all steps is one exact matrix product; an elementwise scan over time follows, which stays in cache. LIF layers
 with delays are one kernel each, which sums over taps, scans and counts. Arrays are time-major in here, in
 ``weights.py``, in ``taps.py`` and in the kernels, and nowhere else.
 """
@@ -47,7 +47,7 @@ def roll_out(
     layers : sequence of HiddenLayer
         The stack, from the inputs up. Computation takes place on the device of ``inputs``, in the dtype of the layers.
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
-        The sequences. Where they differ in length, the last step is each sequence's own, and no neuron fires in the
+        The sequences. If they differ in length, the last step is each sequence's own, and no neuron fires in the
         padding.
     steps : "last" or "all"
         Which steps to return.
@@ -236,7 +236,7 @@ class _Driven(RolledLayer):
 
 
 class _OneStep(_Driven):
-    """Neurons without memory of which only the last step is read: one product, whatever the number of steps."""
+    """Neurons without memory, read at the last step only: one product, whatever the number of steps."""
 
     def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
         return max(self.layer.width, self.layer.n_lifted) * self.layer.weight.element_size()
@@ -278,11 +278,13 @@ class _FusedTaps(RolledLayer):
     def _count(self, block: Tensor, steps: Steps, lengths: Tensor | None = None) -> Tensor:
         """Return counts (K, width, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those.
 
-        A slot is a window or, with "all" or "last", one step, of which the count is a spike.
+        A slot is a window or, with "all" or "last", one step, whose count is its spike.
         """
         n_steps, n_samples = block.shape[-3:-1]
         values = block.permute(0, 2, 1) if block.ndim == 3 else block.permute(1, 0, 3, 2).flatten(1, 2)
-        is_read_as_bytes = values.is_cuda and values.dtype == torch.bool  # spikes, which are most of what is read
+        is_read_as_bytes = (
+            values.is_cuda and values.dtype == torch.bool
+        )  # spikes: a byte is a quarter of a float32 to load
         values = values.contiguous().view(torch.uint8) if is_read_as_bytes else values.to(self._table.weight.dtype)
         n_slots = steps if isinstance(steps, int) else n_steps if steps == "all" else 1
         dtype = _dtype(steps, n_steps)
@@ -311,6 +313,7 @@ def _fastest(layers: Sequence[HiddenLayer], levels_of_inputs: float, steps: Step
         # With fewer than 64 neurons, a product per subnetwork is mostly overhead.
         if steps == "last" and is_top and layer.is_memoryless and (is_first or layer.width >= 64):
             form = _OneStep
+        # The exact type: a subclass may have another equation, which the kernels do not know.
         elif layer.has_delays and type(layer) is LIFLayer and (device.type != "cuda" or can_scan(device)):
             form = _FusedTaps
         rolled.append(form(layer, levels_of_inputs if is_first else 1.0, is_first))
@@ -339,6 +342,7 @@ def _roll_rows(layers: Sequence[RolledLayer], sequences: Sequences, steps: Steps
 def _roll_block(layers: Sequence[RolledLayer], sequences: Sequences, steps: Steps, scratch: ScratchArrays) -> Tensor:
     block = snap_inputs(sequences.inputs).transpose(0, 1)
     for depth, layer in enumerate(layers[:-1]):
+        # Two arrays in turn: a layer reads one while it writes the other.
         block = layer.spikes(block, scratch, f"spikes{depth % 2}")
     return layers[-1].read(block, steps, sequences.lengths, scratch)
 

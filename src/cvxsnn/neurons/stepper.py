@@ -109,15 +109,16 @@ class Stepper:
         block = snap_inputs(inputs.to(self._layers[0].weight.device))
         after: list[LayerState] = []
         for depth, (layer, before) in enumerate(zip(self._layers, state, strict=True)):
-            own = before.copy()
+            advanced = before.copy()
             if before.history is not None:
                 present = (block if block.ndim == 3 else block[None]).unsqueeze(-2)
                 history = before.history.expand(len(present), -1, -1, -1)
                 block = torch.cat((history, present.to(history.dtype)), dim=-2)
-                own = own._replace(history=block[..., 1:, :])
+                advanced = advanced._replace(history=block[..., 1:, :])
                 block = block.flatten(-2)
+            # Inputs of a step may need more bits than those before; spikes always have one level.
             weights = self._upper_weights[depth - 1] if depth else exact_weights(layer, input_levels(block))
-            layer.step(weights.drive(block[..., None, :, :], self._scratch)[:, 0], own)
-            after.append(own)
-            block = own.spikes
+            layer.step(weights.drive(block[..., None, :, :], self._scratch)[:, 0], advanced)
+            after.append(advanced)
+            block = advanced.spikes
         return tuple(after), after[-1].spikes != 0

@@ -58,7 +58,7 @@ class _LIFScan(torch.autograd.Function):
             later = torch.mul(later, leak, out=grad_drive[:, t]).addcmul_(grad[:, t], slopes[:, t])
 
         def against(values: Tensor, first: Tensor) -> Tensor:
-            """Return the sum over steps and samples of the gradient times what the step before had."""
+            """Return the sum over steps and samples of the gradient times the value at the step before."""
             return (grad_drive[:, 1:] * values[:, :-1]).sum((1, 2)) + (grad_drive[:, 0] * first).sum(1)
 
         grad_decay = against(membranes, first_membrane) if ctx.needs_input_grad[1] else None
@@ -109,6 +109,7 @@ class TrainableLayer(nn.Module, ABC):
         """Return spikes (n_subnetworks, n_steps, n_samples, width) for (n_steps, n_samples, n_inputs) or K of those."""
         weight: Tensor = self.weight
         layer = self._layer
+        # With few taps, gathering their values takes less memory than a lifted input.
         if layer.has_delays and layer.n_taps * layer.width < layer.n_lifted:
             read = read_taps(layer, block)
             return self.scan((read * weight[:, None, None]).sum(-2) + self.bias[:, None, None])

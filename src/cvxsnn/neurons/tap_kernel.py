@@ -77,7 +77,7 @@ class TapTable:
         """Return the taps of neurons whose rows of values, delays and weights have shape (n_neurons, n_taps)."""
         delay, order = delay.sort(dim=1, stable=True)
         weight = weight.gather(1, order)
-        kept = weight != 0
+        kept = weight != 0  # without the padding of neurons that have fewer taps than others
         starts = torch.zeros(len(kept) + 1, dtype=torch.int64, device=kept.device)
         torch.cumsum(kept.sum(1), 0, out=starts[1:])
         return cls(starts, row.gather(1, order)[kept], delay[kept], weight[kept])
@@ -103,11 +103,13 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
     n = len(total)
     while stop > tap and shift[stop - 1] >= at + n:  # such taps read zeros only, before the first step
         stop -= 1
-    whole = stop
-    while whole > tap and shift[whole - 1] > at:
-        whole -= 1
+    # Taps from ``complete`` on reach back before the first step in a part of the block, which they skip.
+    complete = stop
+    while complete > tap and shift[complete - 1] > at:
+        complete -= 1
+    # Sums are exact in the dtype of the weights, so any grouping of the taps gives the same bits.
     # Several rows at once, so that sums are loaded and stored less often: nine, the usual number of taps, then eights.
-    if tap + 8 < whole:
+    if tap + 8 < complete:
         w0, w1, w2 = weight[tap], weight[tap + 1], weight[tap + 2]
         w3, w4, w5 = weight[tap + 3], weight[tap + 4], weight[tap + 5]
         w6, w7, w8 = weight[tap + 6], weight[tap + 7], weight[tap + 8]
@@ -117,12 +119,12 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
         x6, x7 = values[row[tap + 6], at - shift[tap + 6] :], values[row[tap + 7], at - shift[tap + 7] :]
         x8 = values[row[tap + 8], at - shift[tap + 8] :]
         for i in range(n):
-            left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-            total[i] = left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i])) + w8 * x8[i]
+            first_four = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+            total[i] = first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i])) + w8 * x8[i]
         tap += 9
     else:
         total[:] = 0
-    while tap + 7 < whole:
+    while tap + 7 < complete:
         w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
         w4, w5, w6, w7 = weight[tap + 4], weight[tap + 5], weight[tap + 6], weight[tap + 7]
         x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
@@ -130,8 +132,8 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
         x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
         x6, x7 = values[row[tap + 6], at - shift[tap + 6] :], values[row[tap + 7], at - shift[tap + 7] :]
         for i in range(n):
-            left = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
-            total[i] += left + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
+            first_four = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+            total[i] += first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
         tap += 8
     while tap < stop:
         w0, skipped = weight[tap], max(0, shift[tap] - at)
@@ -178,6 +180,7 @@ def _scan(  # type: ignore[no-untyped-def]
     n_values, n_samples = values.shape[1], counts.shape[2]
     n_steps, n_slot_columns = slots.shape
     sums = np.empty(_n_sums(n_samples), values.dtype)
+    # In the dtype of the layer, whose rounding decides spikes; only the sums are wider.
     membrane = np.empty(n_samples, bias.dtype)
     spike = np.empty(n_samples, bias.dtype)
     number = bias.dtype.type
@@ -193,6 +196,7 @@ def _scan(  # type: ignore[no-untyped-def]
         spike[:] = spikes[neuron]
         for begin in range(0, n_steps, n_together):
             end = min(begin + n_together, n_steps)
+            # Nothing reads these spikes, and no membrane carries them on.
             if is_memoryless and not is_counted[begin:end].any():
                 continue
             at = begin * n_samples

@@ -1,4 +1,4 @@
-"""Synapses with delays: what a tap reads, and the sums over taps."""
+"""Synapses with delays: the values that taps read, and the sums over taps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -87,7 +87,7 @@ class Taps:
         return len(self.source)
 
     def lift(self, inputs: Sequences | Array) -> Sequences:
-        """Return what the taps read at each step.
+        """Return the values that the taps read at each step.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Taps:
         delays: dict[int, list[int]] = {}
         for source, delay in sorted(self._pairs):
             delays.setdefault(source, []).append(delay)
-        return ", ".join(f"input {source} at {_in_words(own)}" for source, own in delays.items())
+        return ", ".join(f"input {source} at {_in_words(when)}" for source, when in delays.items())
 
 
 def _in_words(delays: list[int]) -> str:
@@ -162,7 +162,7 @@ def _in_words(delays: list[int]) -> str:
 def _as_whole_numbers(name: str, values: Sequence[int], limit: int) -> tuple[int, ...]:
     try:
         numbers = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError):  # what torch raises for ragged lists and for other things
+    except (TypeError, ValueError, RuntimeError):  # torch raises one of these for ragged lists and for text
         numbers = torch.empty(0, 0)
     if numbers.ndim != 1:
         raise InvalidInputError(f"expected {name} to be a list of whole numbers, one per tap, got {values!r}")
@@ -173,6 +173,7 @@ def _as_whole_numbers(name: str, values: Sequence[int], limit: int) -> tuple[int
 
 def lifted_places(layer: HiddenLayer) -> Tensor:
     """Return the value of a lifted input that each tap reads; taps of weight zero read the first."""
+    # Taps of weight zero may have a longer delay than max_delay, which is that of taps that are read.
     place = (layer.max_delay - layer.delay.long()) * layer.n_inputs + layer.source
     return place * (layer.weight != 0)
 
@@ -195,13 +196,13 @@ def lifted_weight(layer: HiddenLayer, weight: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (n_subnetworks, (max_delay + 1) * n_inputs, width)
-        The weights, with zeros where a neuron does not read. Taps whose weight is zero in the layer stay without one.
+        The weights, with zeros for values that a neuron does not read. Taps of weight zero in the layer stay at zero.
     """
     return spread(weight * (layer.weight != 0), lifted_places(layer), layer.n_lifted)
 
 
 def read_taps(layer: HiddenLayer, block: Tensor) -> Tensor:
-    """Return what each tap of each neuron reads, with gradients: less than a lifted input where there are few taps.
+    """Return the values that each tap of each neuron reads, with gradients: fewer than a lifted input if taps are few.
 
     Parameters
     ----------
@@ -217,10 +218,10 @@ def read_taps(layer: HiddenLayer, block: Tensor) -> Tensor:
     """
     is_read, max_delay = layer.weight != 0, layer.max_delay
     padded = pad(block, (0, 0, 0, 0, max_delay, 0)).expand(layer.n_subnetworks, -1, -1, -1)
-    each = torch.arange(layer.n_subnetworks, device=block.device)[:, None, None, None]
+    subnetworks = torch.arange(layer.n_subnetworks, device=block.device)[:, None, None, None]
     steps = torch.arange(block.shape[-3], device=block.device)[None, :, None, None]
     when = steps + max_delay - (layer.delay.long() * is_read)[:, None]
-    read = padded[each, when, :, layer.source.long()[:, None]]
+    read = padded[subnetworks, when, :, layer.source.long()[:, None]]
     return read.movedim(-1, 2) * is_read[:, None, None]
 
 

@@ -103,6 +103,7 @@ class ThresholdLayer(HiddenLayer):
         state : LayerState
             The state, which is overwritten.
         """
+        # Spikes of the layer itself are read in the same exact arithmetic as those of the layer below.
         weight = self.recurrent_weight.to(product_dtype(self._recurrent_levels, 1.0))
         feedback = torch.empty_like(drive)
         exact_product(state.spikes.to(weight.dtype), weight, feedback, ScratchArrays())

@@ -26,7 +26,7 @@ class ExactWeights(ABC):
         self.layer = layer
 
     def lift(self, block: Tensor) -> Tensor:
-        """Return what the weights multiply at each step, for inputs (n_steps, n_samples, n_inputs), or K of those."""
+        """Return the values that the weights multiply, for inputs (n_steps, n_samples, n_inputs), or K of those."""
         return block
 
     @abstractmethod
@@ -85,6 +85,7 @@ class ByteWeights(ExactWeights):
         super().__init__(layer)
         self._unit = weight_unit(layer.weight, layer.weight_bits)
         levels = (layer.weight / self._unit).round().to(torch.int32)
+        # Rounded to the nearest multiple of 256, so that the low plane fits into a signed byte.
         high = (levels + 128).div(256, rounding_mode="floor")
         self._planes = torch.cat((high, levels - 256 * high), dim=2).to(torch.int8)
 
@@ -108,6 +109,7 @@ class ByteWeights(ExactWeights):
         for k in range(len(out)):
             planes = torch._int_mm(rows[k].view(torch.int8), self._planes[k])
             torch.add(planes[:, width:], planes[:, :width], alpha=256, out=total)
+            # A power of two: the only rounding is that of the integer to the dtype of ``out``.
             torch.mul(total, self._unit[k], out=out[k])
 
 

@@ -99,7 +99,7 @@ class Gaussian(Family):
 
     @classmethod
     def arguments(cls, neuron: str = "lif") -> list[str]:
-        """Return the names of the settings, and of what a registered neuron model is sampled with."""
+        """Return the names of the settings, and of the parameters that a registered neuron model samples."""
         model = NEURON_MODELS.get(neuron)
         names = [*super().arguments(), *(() if model is None else model.sampled)]
         return [name for name in dict.fromkeys(names) if name != "parameters"]

@@ -1,4 +1,4 @@
-"""Witnesses: hidden weights and dynamics, with the record of where they came from."""
+"""Witnesses: hidden weights and dynamics, with a record of their origin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -165,7 +165,7 @@ class WitnessSet:
         return self._derived((chosen,), self._record("neurons", self.n_witnesses, neurons))
 
     def _record(self, name: str, number: int, chosen: slice | Tensor) -> Provenance:
-        """Return the origin of a part, with the numbers of what was chosen from the whole sample."""
+        """Return the origin of a part, with the numbers of the chosen subnetworks or neurons."""
         # Numbers refer to the sample that the recipe draws, also if this set is already a part of it.
         before = torch.as_tensor(list(self.provenance.recipe.get(name, range(number))))
         kept = before[chosen.cpu() if isinstance(chosen, Tensor) else chosen].tolist()
@@ -182,9 +182,9 @@ class WitnessSet:
         Parameters
         ----------
         device : torch.device or str, optional
-            Where to put them; where they are when not given.
+            The device; by default the present one.
         dtype : torch.dtype, optional
-            The type of the membranes; the present one when not given.
+            The type of the membranes; by default the present one.
 
         Returns
         -------
@@ -309,7 +309,7 @@ def _widened(layer: HiddenLayer, n_inputs: int, width: int) -> HiddenLayer:
     missing, below = width - layer.width, n_inputs - layer.n_inputs
     if not missing and not below:
         return layer
-    if layer.has_delays:  # taps keep their sources, of which there are more
+    if layer.has_delays:  # the sources of taps stay valid among more inputs
         layer, below = replace(layer, n_sources=n_inputs), 0
     tensors = {
         name: pad(value, (0, missing, 0, below)) if value.ndim == 3 else pad(value, (0, missing))

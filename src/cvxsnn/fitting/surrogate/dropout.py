@@ -32,7 +32,7 @@ class Dropout:
     keys: Sequence[int]
 
     def hide(self, block: Tensor, depth: int) -> Tensor:
-        """Return what a layer sees of a block of inputs or spikes (n_networks · K, n_steps, n_samples, n_neurons).
+        """Return a block of inputs or spikes with some hidden, (n_networks · K, n_steps, n_samples, n_neurons).
 
         Inputs, at depth 0, are hidden a step at a time, spikes for a whole sequence. What stays is scaled up, so that
         sums keep their mean.

@@ -100,7 +100,7 @@ class TrainableNetworks(nn.Module):
         return scores.view(*features.shape[:-2], -1)
 
     def _read(self, spikes: Tensor, lengths: Tensor | None) -> Tensor:
-        """Return what the read-out sees of spikes (n_networks, n_samples, n_steps, n_subnetworks, width)."""
+        """Return the features of spikes (n_networks, n_samples, n_steps, n_subnetworks, width)."""
         n_networks, n_samples, n_steps = spikes.shape[:3]
         if self._readout.kind == "all":
             return spikes

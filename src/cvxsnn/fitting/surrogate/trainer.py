@@ -95,7 +95,7 @@ class SurrogateJob:
 
     @cached_property
     def origin(self) -> dict[str, str]:
-        """Fingerprints of all that decides how training goes, except for the score, by what they are of."""
+        """Fingerprints, by name, of everything that training depends on, except for the score."""
         network, sequences = self.network, self.data.sequences
         heads, row_weight = self.objective.heads(self.data)
         read: list[Tensor | str | None]
