@@ -1,26 +1,26 @@
 """The certificate: a proof, independent of any solver, of how far from optimal some coefficients are.
 
-For the problem  min_W,b  F(DW + b) + P(W)  every dual point Θ (with zero column sums, where there is an intercept)
-gives the lower bound −F*(Θ) − P*(−DᵀΘ) on the optimum. If the penalty is a norm, P = s·Ω, the last term is zero where
+For the problem  min_W,b  F(DW + b) + P(W)  every dual point Θ (with zero column sums, if there is an intercept)
+gives the lower bound −F*(Θ) − P*(−DᵀΘ) on the optimum. If the penalty is a norm, P = s·Ω, the last term is zero if
 Ω°(DᵀΘ) ≤ s and infinite elsewhere, so a candidate is made feasible by construction: balanced for the intercept, then
 shrunk until the constraint holds. All of it is computed in float64 on the un-reduced problem.
 
 A quadratic ½r‖W‖² beside the norm makes the last term ‖prox(DᵀΘ)‖² / 2r, which for the L1 norm is
-Σ max(0, |dᵀΘ| − s)² / 2r: every candidate is feasible. As r falls this term magnifies whatever is left outside of the
-constraint, so the shrunk candidate, for which it is zero, is tried as well, and the better of the two bounds counts.
+Σ max(0, |dᵀΘ| − s)² / 2r: every candidate is feasible. As r falls this term magnifies any violation of the
+constraint, so the shrunk candidate, for which it is zero, is tried as well. The better of the two bounds counts.
 
 Both numbers of a certificate account for the rounding of their own evaluation: the primal one is never below the
 objective in exact arithmetic, and the dual one never above the optimum, so that no gap is negative, and the true one is
 at most the one stated. With γ_n = nu / (1 − nu), u = 2⁻⁵³, of :func:`.losses.gamma`:
 
 * A score is a sum over the k active atoms and an intercept, wrong by at most γ_{k+8} (max|D| ‖w‖₁ + |b|). The loss
-  says what this does to it (:meth:`.losses.Loss.value_error`). What is left are sums of non-negative numbers.
+  bounds the effect on its value (:meth:`.losses.Loss.value_error`). The remaining sums are of non-negative numbers.
 * An entry of DᵀΘ is a sum over n rows, wrong by at most δ = γ_{n+8} max|D| Σ_i ω_i|u_i|. Points are shrunk until the
   constraint holds for every value that DᵀΘ may have. Since prox is a contraction, ‖prox(DᵀΘ)‖ is larger by no more
   than the norm of all these errors.
 * The candidate is balanced, and in the domain of ℓ*, up to rounding. A point that is so exactly is near it, and
   :meth:`.losses.Loss.repair` says how much of the bound is lost on the way there, and how far DᵀΘ moves.
-* The conjugate is a sum over the rows, of which each is wrong by at most :meth:`.losses.Loss.conjugate_error`.
+* The conjugate is a sum over the rows; each term is wrong by at most :meth:`.losses.Loss.conjugate_error`.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,8 +75,8 @@ class Certificate:
     dual : float
         A lower bound on the objective at any coefficients.
     scope : "sampled", "selected", "pool" or "complete"
-        What the bound is over: these witnesses, of which "selected" ones are a part of a larger sample; a pool of
-        witnesses that were all priced; or all witnesses of a family.
+        The witnesses that the bound covers: those that were sampled, or selected from a larger sample; a pool, all of
+        whose witnesses were priced; or all witnesses of a family.
     n_witnesses : int, optional
         The size of the pool.
 
@@ -104,7 +104,7 @@ class Certificate:
         return self.gap / self.primal if self.primal > 0 else self.gap
 
     def explain(self) -> str:
-        """Return what is proven and what is not, in words that require no knowledge of duality.
+        """Explain what is proven and what is not, in words that require no knowledge of duality.
 
         Returns
         -------
@@ -198,7 +198,7 @@ def certify(
     intercept : array of shape (n_outputs,), optional
         The intercept; zero when not given.
     dual_candidates : sequence of arrays of shape (n_rows, n_outputs)
-        Guesses λ of the dual point, of which the best is used; the gradient at ``coef`` is always one of them.
+        Guesses λ of the dual point. The best is used; the gradient at ``coef`` is always among them.
 
     Returns
     -------
@@ -235,9 +235,11 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     for number, (candidate, score) in enumerate(
         zip(candidates, _each(dictionary.matvec, [candidate.coef for candidate in candidates]), strict=True)
     ):
+        # From here on targets are centred: rounding is then relative to their spread, and not to their mean.
         problem, means = candidate.problem.centred
         score = score + (candidate.intercept - means)
         primals.append(upper_bound(problem, candidate.coef, score, candidate.intercept - means))
+        # The gradient at the optimum of a smooth loss is an optimal dual point, so no solver has to supply one.
         units = (problem.unit_dual(score), *(_per_weight(problem, dual) for dual in candidate.duals))
         guesses += [(number, problem, problem.dual_domain(unit)) for unit in units]
     weighted = [problem.row_weight[:, None] * guess for _, problem, guess in guesses]
@@ -286,6 +288,7 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     weight = problem.row_weight[:, None]
     unit = _per_weight(problem, dual_point.to(weight))
     domain = problem.dual_domain(unit)
+    # The bounds were proven for this point: another one, projected into the domain, may correlate more.
     if not torch.allclose(domain, unit, rtol=1e-9, atol=1e-12):
         raise InvalidInputError("expected a dual point in the domain of the loss, such as a solution's own")
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
@@ -364,8 +367,8 @@ def bound_at(
 ) -> tuple[float, Tensor]:
     """Return :func:`lower_bound` for a point of the dual domain whose correlation with the atoms is known.
 
-    ``n_roundings`` says how often each term of the correlations was rounded, if the dictionary has not computed them.
-    With an intercept and ``must_balance=False`` the result is an estimate and no bound.
+    ``n_roundings`` is how often each term of the correlations was rounded, if the dictionary did not compute them.
+    With an intercept and ``must_balance=False`` the result is an estimate, not a bound.
     """
     total, chosen, parts = 0.0, unit_dual.clone(), problem.independent_outputs()
     n_roundings = problem.dictionary.correlation_roundings if n_roundings is None else n_roundings
@@ -375,6 +378,7 @@ def bound_at(
             problem.part(columns), unit_dual[:, columns], correlation[:, columns], is_balanced, n_roundings
         )
         total += bound
+    # No part is negative, so this factor covers the rounding of their sum.
     return total * (1 - gamma(len(parts))), chosen
 
 
@@ -384,6 +388,7 @@ def _bound_of_part(
     """Return the best of −F*(tΘ), with tΘ inside the constraint, for r > 0 −F*(Θ) − P*(DᵀΘ), and zero, for Θ = 0."""
     error = _correlation_error(problem, unit_dual, is_balanced, n_roundings)
     inside = unit_dual * _shrinkage(problem, correlation, error)
+    # Losses are not negative, so −F*(0) = inf F ≥ 0: zero is always a bound.
     bounds = [(0.0, torch.zeros_like(unit_dual)), (_minus_conjugate(problem, inside, is_balanced), inside)]
     if problem.l2_strength:
         # The Frobenius norm of an error of δ in the correlation of every atom.
@@ -391,12 +396,14 @@ def _bound_of_part(
         outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
         outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
         bounds.append((_minus_conjugate(problem, unit_dual, is_balanced) - 0.5 * outside * outside, unit_dual))
+    # With NaN among them, the result of max() would depend on their order.
     return max(bounds, key=lambda pair: -inf if isnan(pair[0]) else pair[0])
 
 
 def _shrinkage(problem: ConvexProblem, correlation: Tensor, error: Tensor) -> float:
     """Return a factor for a dual point at which the constraint holds, whatever rounding did to the correlation."""
     dual_norm = problem.penalty.dual_norm
+    # By the triangle inequality, the true correlation has at most this norm.
     largest = float(dual_norm(correlation) + dual_norm(error.expand_as(correlation)))
     largest *= 1 + gamma(problem.n_outputs + _OPERATIONS)
     if largest <= problem.l1_strength:
@@ -407,6 +414,7 @@ def _shrinkage(problem: ConvexProblem, correlation: Tensor, error: Tensor) -> fl
 def _correlation_error(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool, n_roundings: int) -> Tensor:
     """Return δ of each output: a bound on the error of an atom's correlation with a feasible point near this one."""
     n_rows, entry = problem.dictionary.n_rows, problem.dictionary.largest_entry
+    # Each product may be rounded, and may underflow.
     error = gamma(n_roundings + _OPERATIONS) * (problem.row_weight @ unit_dual.abs()) + n_rows * SMALLEST
     moved = [
         head.weight * head.loss.repair(*of_head, is_balanced=is_balanced)[1]
@@ -421,9 +429,11 @@ def _minus_conjugate(problem: ConvexProblem, unit_dual: Tensor, is_balanced: boo
     total = 0.0
     for head, (dual, targets, weight) in _by_head(problem, unit_dual):
         share, _ = head.loss.repair(dual, targets, weight, is_balanced=is_balanced)
+        # Rows without weight are not in the sum. Their conjugate may be infinite, and 0 · ∞ is NaN.
         rows = torch.where(is_weighted, head.loss.conjugate(dual, targets), 0.0)
         errors = torch.where(is_weighted, head.loss.conjugate_error(dual, targets), 0.0)
         lost = (float(share) + gamma(n_rows + 2 * _OPERATIONS)) * (weight @ rows.abs()) + weight @ errors
+        # `lost` is itself a rounded sum. Its terms are not negative, so a relative margin covers their rounding.
         total -= head.weight * float(weight @ rows + (1 + gamma(n_rows + _OPERATIONS)) * lost)
     return total - gamma(len(problem.heads)) * abs(total) - VANISHED
 
@@ -434,7 +444,7 @@ def _by_head(problem: ConvexProblem, unit_dual: Tensor) -> list[tuple[Head, tupl
 
 
 def upper_bound(problem: ConvexProblem, coef: Tensor, scores: Tensor, intercept: Tensor) -> float:
-    """Return the objective at scores DW + b, and what rounding may have taken from it and from the scores."""
+    """Return an upper bound on the objective at scores DW + b: its value plus all rounding errors."""
     n_active, entry = int(coef.any(1).sum()), problem.dictionary.largest_entry
     size = entry * coef.abs().sum(0) + intercept.abs()
     error = gamma(problem.dictionary.score_roundings(n_active) + _OPERATIONS) * size + (
@@ -449,5 +459,6 @@ def upper_bound(problem: ConvexProblem, coef: Tensor, scores: Tensor, intercept:
         rows = head.loss.value(of_head, targets) + head.loss.value_error(of_head, targets, of_scores)
         total += head.weight * float(problem.row_weight @ rows)
     total += float(problem.penalty.value(coef, problem.l1_strength, problem.l2_strength))
+    # Zero with zero gradients is exact. A margin for underflow would make the relative gap one.
     is_zero = total == 0 and not bool(coef.any() or problem.unit_dual(scores).any())
     return 0.0 if is_zero else total * (1 + gamma(len(scores) + coef.numel() + 2 * _OPERATIONS)) + VANISHED

@@ -89,7 +89,7 @@ class Part:
 def plan(problem: ConvexProblem, solver: str | Solver) -> list[Part]:
     """Decide which solver minimises which part of a problem.
 
-    1. Beside a quadratic, a norm whose strength is below rounding is left out. The certificate counts it.
+    1. Beside a quadratic, a norm whose strength is below rounding is left out. The certificate still includes it.
     2. The penalty is replaced by the simplest one that equals it at these strengths.
     3. A solver whose scope is the problem gets all of it, and so does every solver if the penalty couples outputs.
        Otherwise each head is solved by itself, and each output if solver and loss allow it.
@@ -98,8 +98,8 @@ def plan(problem: ConvexProblem, solver: str | Solver) -> list[Part]:
     if solver == "auto" and problem.l2_strength and 0 < problem.l1_strength <= 1e-12 * problem.critical_strength:
         problem = problem.with_strength(0.0)
     problem = problem.simplified()
-    is_whole = solver == "reference" or (isinstance(solver, Solver) and solver.scope == "problem")
-    if is_whole or not problem.penalty.is_separable:
+    is_undivided = solver == "reference" or (isinstance(solver, Solver) and solver.scope == "problem")
+    if is_undivided or not problem.penalty.is_separable:
         return [Part(problem, slice(0, problem.n_outputs), _find(problem, solver))]
     parts = []
     for head in problem.heads:
@@ -131,14 +131,14 @@ def _find(problem: ConvexProblem, solver: str | Solver) -> Solver:
 def condition(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor, float, float]:
     """Return the program with centred targets and numbers around one.
 
-    Squares of numbers beyond 2⁴⁰, a million million, lose too many digits in the solvers. Only targets of squared
+    Squares of numbers beyond 2⁴⁰ lose too many digits in the solvers. Only targets of squared
     losses and real columns can be that large. Powers of two scale without rounding.
 
     Returns
     -------
     problem : ConvexProblem
     means : Tensor of shape (n_outputs,)
-        What was subtracted from the targets.
+        The means that were subtracted from the targets.
     of_targets, of_entries : float
         Powers of two by which targets and entries were divided. The coefficients of the original program are those of
         the new one times the first over the second; intercept and dual point are multiplied by the first.
@@ -163,6 +163,7 @@ def _scale(problem: ConvexProblem) -> tuple[ConvexProblem, float, float]:
     if isinstance(dictionary, DenseDictionary):
         of_entries = _power_of_two(dictionary.largest_entry)
         if of_entries != 1.0:
+            # Gram matrices and row products of the entries change with them.
             dictionary = replace(dictionary, values=dictionary.values / of_entries)
             scaled = scaled._replace(dictionary=dictionary, row_workspace=Workspace())
     return scaled, of_targets, of_entries

@@ -46,7 +46,7 @@ _BLOCK = 2**25
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Losses, and where targets are classes hits, of solutions on parts of the rows that were left out of a fit.
+    """Losses of solutions on rows that were left out of a fit; for classes, also hits.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Validation:
         Parameters
         ----------
         of : "loss" or "accuracy"
-            What to average.
+            The quantity to average.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class Validation:
         Parameters
         ----------
         of : "loss" or "accuracy"
-            What was averaged.
+            The averaged quantity.
 
         Returns
         -------
@@ -141,6 +141,7 @@ def paired_difference(values: Tensor, others: Tensor, weight: Tensor) -> tuple[T
 
 
 def _standard_error(values: Tensor, means: Tensor, weight: Tensor, n_repeats: int = 1) -> Tensor:
+    # Kish's effective sample size: with unequal weights, fewer parts count.
     n_effective = 1 / weight.square().sum() / n_repeats
     return ((values - means).square() @ weight / (n_effective - 1).clamp_min(1)).sqrt()
 
@@ -190,7 +191,7 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     """Compute the leave-one-out errors of every solution of a path, for the squared loss.
 
     They are those of fits in which row i has no weight and all else, the strengths among it, stays as it is. They are
-    exact where ``l1_strength`` is zero. Elsewhere they take the active atoms as given. On 30 random problems with 60 to
+    exact if ``l1_strength`` is zero. Otherwise they take the active atoms as given. On 30 random problems with 60 to
     120 rows, their mean was within 5 % of that of n fits where at most a quarter as many atoms as rows were active, and
     within 15 % up to a half. With more active atoms it was within 10 % at an ``l2_strength`` of 0.05 or 0.1, and up to
     twice as high without a quadratic: use ``cross_validate`` there.
@@ -223,11 +224,12 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     scores = []
     for solution in path:
         if solution.problem.l1_strength == 0:
+            # Leaving out a row without weight changes nothing, so its score is that of the fit.
             is_weighted = problem.row_weight[:, None] > 0
             scores.append(torch.where(is_weighted, of_ridge[solution.problem.l2_strength], solution.scores()))
         else:
-            left = (1 - _leverages(problem, solution)).clamp_min(_CERTAIN)
-            scores.append(targets + (solution.scores() - targets) / left)
+            complement = (1 - _leverages(problem, solution)).clamp_min(_CERTAIN)
+            scores.append(targets + (solution.scores() - targets) / complement)
     return replace(path, validation=validation_of(problem, scores))
 
 
@@ -258,6 +260,7 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
     """
     head, weight, root, targets = _weighted_targets(problem)
     n_rows, n_atoms = problem.dictionary.shape
+    # For a single strength, one inverse is cheaper than one eigendecomposition.
     can_invert = n_rows <= n_atoms and problem.dictionary.is_in_memory
     inverts = can_invert and (n_rows > _MANY_ROWS or len(l2_strengths) == 1)
     ridges, scores = [strength / head.weight for strength in l2_strengths], []
@@ -265,10 +268,10 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
         blocks = _residuals_by_inverses(problem, targets, ridges)
     else:
         blocks = problem.row_workspace.get(_Spectrum, problem).residuals(targets, ridges)
-    for rows, residual, left in blocks:
+    for rows, residual, complement in blocks:
         # An intercept fits the weighted mean, which adds ω_i to the leverage of row i.
-        left = (left - problem.intercept * weight[rows]).clamp_min(_CERTAIN)
-        scores.append(head.targets[rows] + residual / (left * root[rows, 0].clamp_min(_SMALLEST))[:, :, None])
+        complement = (complement - problem.intercept * weight[rows]).clamp_min(_CERTAIN)
+        scores.append(head.targets[rows] + residual / (complement * root[rows, 0].clamp_min(_SMALLEST))[:, :, None])
     return torch.where(weight[:, None] > 0, torch.cat(scores, dim=1), head.targets)
 
 
@@ -300,8 +303,9 @@ def ridge_fold_scores(problem: ConvexProblem, l2_strength: float, fold_of_row: T
     for fold in range(int(fold_of_row.max()) + 1):
         rows = torch.nonzero(fold_of_row == fold).squeeze(1)
         if len(rows):
-            left = spectrum.residual_matrix(rows, ridge) - problem.intercept * root[rows] * root[rows].T
-            scores[rows] += torch.linalg.solve(left, residual[rows]) / root[rows].clamp_min(_SMALLEST)
+            # The intercept's part of H, which fits the weighted mean, is √ω√ωᵀ.
+            block = spectrum.residual_matrix(rows, ridge) - problem.intercept * root[rows] * root[rows].T
+            scores[rows] += torch.linalg.solve(block, residual[rows]) / root[rows].clamp_min(_SMALLEST)
     return scores[fold_of_row >= 0]
 
 
@@ -352,12 +356,13 @@ class _Spectrum:
         check_fits(needed, problem.row_weight.device, "leave-one-out errors", "use fewer witnesses or rows")
         values, self._basis = torch.linalg.eigh(problem.row_workspace.get(_smaller_products, problem))
         self._by_rows = len(values) == problem.dictionary.n_rows
+        # Rounding leaves some eigenvalues of a semidefinite matrix slightly below zero.
         self.values = values.clamp_min(0)
 
     def residuals(self, targets: Tensor, ridges: Sequence[float]) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield rows, their weighted residuals at each ridge, and what their leverages leave of one.
+        """Yield rows, their weighted residuals at each ridge, and one minus their leverages.
 
-        Where the basis is that of all rows, both are sums of shares ρ / (λ + ρ), which do not cancel.
+        If the basis is that of all rows, both are sums of shares ρ / (λ + ρ), which do not cancel.
         """
         ridge = torch.tensor(ridges, dtype=self.values.dtype, device=self.values.device)[:, None]
         share = ridge / (self.values + ridge)
@@ -377,8 +382,8 @@ class _Spectrum:
         """Return a diagonal block of I − H; H maps weighted targets to scores, leaving the intercept out."""
         if self._by_rows:
             basis = self._basis[rows]
-            left: Tensor = basis @ (ridge / (self.values + ridge) * basis).T
-            return left
+            block: Tensor = basis @ (ridge / (self.values + ridge) * basis).T
+            return block
         basis = torch.cat([block for _, block in self._blocks()])[rows]
         fitted: Tensor = basis @ (basis / (self.values + ridge)).T
         return torch.eye(len(rows)).to(basis) - fitted
@@ -395,17 +400,17 @@ def _residuals_by_inverses(
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Yield the same as :meth:`_Spectrum.residuals`, from ρ(K + ρ)⁻¹, the matrix that maps targets to residuals."""
     products = problem.row_workspace.get(row_products, problem)
-    residuals, left = [], []
+    residuals, complements = [], []
     for ridge in ridges:
         factor = factorise(with_ridge(products, ridge))
         if factor is None:  # squares of the columns overflow: nothing is fitted
             residuals.append(-targets)
-            left.append(torch.ones_like(targets[:, 0]))
+            complements.append(torch.ones_like(targets[:, 0]))
             continue
         residuals.append(-ridge * torch.cholesky_solve(targets, factor))
-        left.append(ridge * torch.cholesky_inverse(factor).diagonal())
+        complements.append(ridge * torch.cholesky_inverse(factor).diagonal())
         del factor  # before the next one: no other matrices are as large
-    yield slice(0, len(targets)), torch.stack(residuals), torch.stack(left)
+    yield slice(0, len(targets)), torch.stack(residuals), torch.stack(complements)
 
 
 def mean_eigenvalue(problem: ConvexProblem) -> float:
@@ -456,6 +461,7 @@ def _quadratic_forms(problem: ConvexProblem, atoms: Tensor, ridge: float) -> Ten
     if factor is None or not bool(torch.isfinite(factor).all()):
         # Squares of the columns overflow: assume leverage one for every row.
         return 1 / problem.row_weight.clamp_min(_SMALLEST)
+    # K = LLᵀ, so dᵀK⁻¹d is ‖L⁻¹d‖².
     blocks = _centred_rows(problem, atoms)
     return torch.cat(
         [torch.linalg.solve_triangular(factor, block.T, upper=False).square().sum(0) for _, block in blocks]
@@ -521,6 +527,7 @@ def cross_validate(
     for repeat in range(n_repeats):
         fold_of_row = deal_rows(problem, samples, n_folds, child_generator(seed, "cross_validate", repeat))
         scores = _scores_left_out(path, fold_of_row, n_folds, tol)
+        # Rows that are never left out have fold −1, and so column 0, which is dropped.
         share = torch.nn.functional.one_hot(fold_of_row + 1, n_folds + 1)[:, 1:].to(problem.row_weight)
         share = share * problem.row_weight[:, None]
         weights.append(share.sum(0))
@@ -565,6 +572,7 @@ def deal_rows(
         classes = class_of_row.cpu().numpy()[weighted]
         class_of_sample[samples_of_rows[weighted]] = classes  # of several rows the last one stays
         occurring, owners = np.unique(np.stack([classes, samples_of_rows[weighted]]), axis=1)
+        # A fit without the only sample of a class cannot predict the class.
         is_alone = np.bincount(occurring) == 1
         samples = np.setdiff1d(samples, owners[is_alone[occurring]])
     if len(samples) < n_folds:
@@ -572,6 +580,7 @@ def deal_rows(
             f"expected at most as many folds as samples that can be left out, got n_folds={n_folds} for {len(samples)}"
         )
     samples = rng.permutation(samples)
+    # Dealing them out in turn, class by class, gives folds equally many of each class, up to one.
     samples = samples[np.argsort(class_of_sample[samples], kind="stable")]
     fold_of_sample = np.full_like(class_of_sample, -1)
     fold_of_sample[samples] = np.arange(len(samples)) % n_folds
@@ -583,17 +592,17 @@ def _scores_left_out(path: RegularizationPath, fold_of_row: Tensor, n_folds: int
     problem = path[0].problem
     scores = problem.row_weight.new_zeros(len(path), problem.dictionary.n_rows, problem.n_outputs)
     for fold in range(n_folds):
-        is_left = fold_of_row == fold
-        left = torch.nonzero(is_left).squeeze(1)
-        kept = problem.take_rows(torch.nonzero(~is_left).squeeze(1))
+        is_held_out = fold_of_row == fold
+        held_out = torch.nonzero(is_held_out).squeeze(1)
+        kept = problem.take_rows(torch.nonzero(~is_held_out).squeeze(1))
         _check_contrast(kept)
-        dictionary = problem.dictionary.take_rows(left)
+        dictionary = problem.dictionary.take_rows(held_out)
         pairs = [(solution.problem.l1_strength, solution.problem.l2_strength) for solution in path]
         l1_strengths, l2_strengths = (sorted(set(strengths)) for strengths in zip(*pairs, strict=True))
-        again = solve_path(kept, l1_strengths, l2_strengths=l2_strengths, tol=tol)
-        at_strengths = {(solution.problem.l1_strength, solution.problem.l2_strength): solution for solution in again}
+        refitted = solve_path(kept, l1_strengths, l2_strengths=l2_strengths, tol=tol)
+        at_strengths = {(solution.problem.l1_strength, solution.problem.l2_strength): solution for solution in refitted}
         for number, pair in enumerate(pairs):
-            scores[number, left] = dictionary.matvec(at_strengths[pair].coef) + at_strengths[pair].intercept
+            scores[number, held_out] = dictionary.matvec(at_strengths[pair].coef) + at_strengths[pair].intercept
     return scores
 
 

@@ -1,6 +1,6 @@
 """Normal equations: products of columns and of rows, formed once per problem and shared, and Cholesky factors.
 
-A factor gets a ridge if rounding requires one; where memory has no room for a copy, it overwrites its matrix.
+A factor gets a ridge if rounding requires one. If memory has no room for a copy, it overwrites its matrix.
 """
 
 from itertools import pairwise
@@ -46,7 +46,7 @@ def is_gram_worthwhile(problem: ConvexProblem) -> bool:
 
 
 def is_wide(problem: ConvexProblem) -> bool:
-    """Return whether ridge solves a system of the size of the rows, of which there are fewer than atoms."""
+    """Return whether ridge solves a system of the size of the rows, because there are fewer rows than atoms."""
     n_rows, n_atoms = problem.dictionary.shape
     fits = problem.dictionary.is_in_memory and (n_rows <= MAX_ATOMS or problem.dictionary.device.type == "cuda")
     return n_rows < n_atoms and fits and not has_gram(problem)
@@ -71,6 +71,7 @@ def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor
     if problem.intercept:
         means = problem.row_workspace.get(column_means, problem)
         means = means if atoms is None else means[atoms]
+        # Row weights sum to one, so centring the columns subtracts just this.
         gram.addr_(means, means, alpha=-1)
     return gram
 
@@ -110,7 +111,7 @@ def factorise(matrix: Tensor) -> Tensor | None:
         factor, info = torch.linalg.cholesky_ex(with_ridge(matrix, ridge))
         if not bool(info):
             return factor
-        ridge *= 100
+        ridge *= 100  # the smallest ridge that works moves the solution least
     return None
 
 
@@ -132,6 +133,7 @@ def solve_semidefinite(matrix: Tensor, right: Tensor, ridge: Tensor | float) -> 
         solved, info = _solve(shifted, right)
         if not bool(info.any()):
             return solved
+        # A ridge of zero would stay zero however often it is multiplied.
         least = 1e-15 * _largest_entry(matrix)[..., None]
         ridge = torch.where(info[..., None] > 0, torch.maximum(100 * ridge, least), ridge)
     return torch.where(info[..., None] > 0, 0.0, solved)
@@ -155,7 +157,7 @@ def _solve_in_streams(matrices: Tensor, rights: Tensor) -> tuple[Tensor, Tensor]
     streams = [torch.cuda.Stream(matrices.device) for _ in matrices]  # type: ignore[no-untyped-call]
     solved, info = torch.empty_like(rights), torch.empty(len(matrices), dtype=torch.int32, device=matrices.device)
     for number, stream in enumerate(streams):
-        stream.wait_stream(caller)
+        stream.wait_stream(caller)  # which may still be computing the matrices
         with torch.cuda.stream(stream):
             factor, info[number] = torch.linalg.cholesky_ex(matrices[number])
             solved[number] = torch.cholesky_solve(rights[number, :, None], factor)[:, 0]
@@ -186,23 +188,25 @@ class FactorInPlace:
 
     Attributes
     ----------
-    is_whole : bool
+    is_complete : bool
         Whether the factor exists in spite of rounding.
     """
 
     def __init__(self, matrix: Tensor, ridge: float, n_at_once: int = 4096) -> None:
-        self._matrix, self.is_whole = matrix, False
+        self._matrix, self.is_complete = matrix, False
         self._blocks = list(pairwise([*range(0, len(matrix), n_at_once), len(matrix)]))
         self._corners: list[Tensor] = []
         try:
-            self.is_whole = all(self._factorise(start, stop, ridge) for start, stop in self._blocks)
+            self.is_complete = all(self._factorise(start, stop, ridge) for start, stop in self._blocks)
         finally:
-            if not self.is_whole:
+            # After an error too: other problems share this matrix.
+            if not self.is_complete:
                 self.restore()
 
     def _factorise(self, start: int, stop: int, ridge: float) -> bool:
         """Factorise a block of columns; return False if it has no factor."""
         matrix, corner = self._matrix, self._matrix[start:stop, start:stop]
+        # A block on the diagonal is overwritten on both sides of it: the upper triangle cannot restore it.
         self._corners.append(corner.clone())
         corner.diagonal().add_(ridge)
         matrix[start:, start:stop].addmm_(matrix[start:, :start], matrix[start:stop, :start].T, alpha=-1)
@@ -227,6 +231,7 @@ class FactorInPlace:
 
     def restore(self) -> None:
         """Restore the lower triangle of the matrix from the upper one."""
+        # There are fewer corners than blocks if a block had no factor.
         for (start, stop), corner in zip(self._blocks, self._corners, strict=False):
             self._matrix[start:stop, start:stop] = corner
             self._matrix[stop:, start:stop] = self._matrix[start:stop, stop:].T
@@ -249,6 +254,6 @@ def solve_in_place(matrix: Tensor, right: Tensor, ridge: float, n_at_once: int =
     """
     factor = FactorInPlace(matrix, ridge, n_at_once)
     try:
-        return factor.solve(right) if factor.is_whole else None
+        return factor.solve(right) if factor.is_complete else None
     finally:
         factor.restore()

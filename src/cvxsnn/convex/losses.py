@@ -54,9 +54,9 @@ class Loss(ABC):
     Attributes
     ----------
     name : str
-        The name by which a problem asks for it.
+        The name to pass to a problem.
     is_smooth : bool
-        Whether the gradient is continuous, as Newton's method needs it.
+        Whether the gradient is continuous, as Newton's method requires.
     is_separable : bool
         Whether the loss is a sum over outputs, so that they can be solved one by one.
     is_shift_invariant : bool
@@ -218,10 +218,10 @@ class Loss(ABC):
         """
 
     def value_error(self, scores: Tensor, targets: Tensor, error: Tensor) -> Tensor:
-        """Return a bound on what is wrong with :meth:`value`.
+        """Return a bound on the error of :meth:`value`.
 
-        A convex function rises by no more than the distance times its slope there. The slope of a separable loss is
-        largest at one end of the interval in which the true score is.
+        A convex function rises by no more than the distance times the slope at the end. A separable loss is steepest at
+        one end of the interval that contains the true score.
 
         Parameters
         ----------
@@ -243,9 +243,9 @@ class Loss(ABC):
         return (error * steepest).sum(1) + gamma(OPERATIONS + targets.shape[1]) * self.value(scores, targets)
 
     def conjugate_error(self, dual: Tensor, targets: Tensor) -> Tensor:
-        """Return a bound on what is wrong with :meth:`conjugate`, also at points a few units of rounding away.
+        """Return a bound on the error of :meth:`conjugate`, also at points a few units of rounding away.
 
-        This one is that of a conjugate whose terms are at most u² and ``|uy|``.
+        The default is for a conjugate whose terms are at most u² and ``|uy|``.
 
         Parameters
         ----------
@@ -260,10 +260,11 @@ class Loss(ABC):
             A bound on the difference between the number computed and ℓ*, nearest to the point in the domain.
         """
         size = (dual.abs() * (dual.abs() + targets.abs())).sum(1)
+        # Twice: u² changes by twice the relative change of u.
         return (gamma(OPERATIONS + targets.shape[1]) + 2 * PERTURBED) * size
 
     def repair(self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool) -> tuple[Tensor, Tensor]:
-        """Return what it takes to make a point feasible exactly, which rounding has left nearly so.
+        """Bound the change that makes a point exactly feasible, if it is feasible up to rounding.
 
         If the sum over the rows is off by e, the entries of the sign that has more mass m are shrunk by a share e/m.
         ℓ* is convex and at most zero at zero, so that this costs at most the same share of the conjugate.
@@ -290,6 +291,7 @@ class Loss(ABC):
             return row_weight.new_zeros(()), row_weight.new_zeros(dual.shape[1])
         mass, total = row_weight @ dual.abs(), (row_weight @ dual).abs()
         moved = total + gamma(len(dual) + OPERATIONS) * mass + len(dual) * SMALLEST
+        # The heavier sign has at least half of the mass, so e/m is at most 2e over all of it.
         return torch.where(mass > 0, 2 * moved / mass, 0.0).max(), moved
 
     def lacks_contrast(self, targets: Tensor) -> bool:
@@ -407,6 +409,7 @@ class MarginLoss(Loss):
         """Return labels {0, 1} or {−1, 1} as −1 and 1."""
         labels = as_columns(targets)
         if bool(((labels == 0) | (labels == 1)).all()):
+            # Labels that are all 1 are valid in both encodings, and mean the same.
             labels = 2 * labels - 1
         if bool((labels.abs() != 1).any()):
             raise InvalidInputError(
@@ -535,6 +538,7 @@ class Logistic(MarginLoss):
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return log(1 + exp(−yf))."""
+        # torch's default threshold of 20 drops exp(−20), which is far above the rounding of float64.
         return torch.nn.functional.softplus(-targets * scores, threshold=SURE).sum(1)
 
     def gradient(self, scores: Tensor, targets: Tensor) -> Tensor:
@@ -557,6 +561,7 @@ class Logistic(MarginLoss):
 
     def curvature(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return σ(f) σ(−f)."""
+        # σ(f)(1 − σ(f)) would cancel where σ(f) is close to one.
         return torch.sigmoid(scores) * torch.sigmoid(-scores)
 
 
@@ -608,7 +613,9 @@ class Softmax(Loss):
         """Return a bound on the errors: slopes p are at most exp(4e) times as steep where scores are off by e."""
         n_roundings = OPERATIONS + targets.shape[1]
         largest = 4 * error.amax(1, keepdim=True)
+        # Entries of p − e_y are at most one, so two is a bound whatever the errors of the scores are.
         slope = torch.where(largest < 1, self.gradient(scores, targets).abs() * largest.clamp_max(1.0).exp(), 2.0)
+        # The loss sees differences of scores, which are rounded in turn.
         rounded = error + 4 * UNIT * scores.abs().amax(1, keepdim=True)
         return (1 + gamma(n_roundings)) * (rounded * slope).sum(1) + gamma(n_roundings) * self.value(scores, targets)
 
@@ -634,7 +641,7 @@ class Softmax(Loss):
         return gamma(OPERATIONS + n_classes) * entropy + 2 * self._excess(dual, targets) * (1 + entropy) + changed
 
     def repair(self, dual: Tensor, targets: Tensor, row_weight: Tensor, *, is_balanced: bool) -> tuple[Tensor, Tensor]:
-        """Return what it takes to divide probabilities by their sums, and to move them between classes.
+        """Bound the change that divides probabilities by their sums, and moves them between classes.
 
         If at most a share of each class is moved, the entropy falls by at most that share of it, as it is concave.
         """
@@ -742,6 +749,7 @@ def _root_of_slope(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:
         shifted = constant.expand_as(targets)
         slope = row_weight @ loss.gradient(shifted, targets)
         curvature = row_weight @ loss.curvature(shifted, targets)
+        # Where the loss is flat, the Newton step leaves the interval, and a halving replaces it.
         step = slope / curvature.clamp_min(torch.finfo(slope.dtype).tiny)
         newton = constant - step
         low, high = torch.where(slope <= 0, constant, low), torch.where(slope >= 0, constant, high)

@@ -86,7 +86,7 @@ def make_heads(
 
 
 def _one_per_row(name: str, values: Array, n_samples: int, n_steps: int) -> Tensor:
-    """Return targets with one entry per row; (n_samples, n_steps) is flattened where each step has a row."""
+    """Return targets with one entry per row; (n_samples, n_steps) is flattened if each step has a row."""
     values = as_tensor("targets", values)
     shape, n_rows = tuple(values.shape), n_samples * n_steps
     if n_steps > 1 and shape[:2] == (n_samples, n_steps):
@@ -111,14 +111,14 @@ def make_row_weight(
 
 @dataclass(frozen=True)
 class Objective:
-    """What training minimises, up to the penalty.
+    """The training objective without the penalty.
 
     Parameters
     ----------
     loss : str, Loss, or a mapping of heads to them
         The loss of each head: "squared", "hinge", "squared_hinge", "logistic", "softmax", or one of your own.
     readout : "last", "all", "mean" or "windows-k"
-        Which spikes are read: those of the last step, of every step, their mean over the steps, or their means in k
+        The spikes to read: those of the last step, of every step, their mean over the steps, or their means in k
         windows of time.
     head_weights : mapping of heads to float
         The weight of each head's loss; 1 when not given.

@@ -36,10 +36,10 @@ def solve_path(
     solver: str | Solver = "auto",
     max_seconds: float = inf,
 ) -> RegularizationPath:
-    """Solve at many strengths, each started from the one before where the solver can make use of it.
+    """Solve at many strengths; solvers that can be warm-started begin at the previous solution.
 
-    With ``l2_strengths`` the path has two dimensions, and every pair of strengths is solved. Gram matrices and what
-    else depends on the data alone are shared.
+    With ``l2_strengths`` the path has two dimensions, and every pair of strengths is solved. Gram matrices and
+    other results that depend on the data alone are shared.
 
     Parameters
     ----------
@@ -52,16 +52,16 @@ def solve_path(
         For the elastic nets, the strengths of the quadratic; each is combined with each of ``strengths``. By default
         that of the problem.
     n_strengths : int
-        The number of strengths, where none are given.
+        The number of strengths, if ``strengths`` is not given.
     smallest_ratio : float
-        The smallest strength relative to the largest, where none are given.
+        The smallest strength relative to the largest, if ``strengths`` is not given.
     tol : float
         The relative gap of each certificate to reach.
     solver : str or Solver
         As for :func:`cvxsnn.solve`.
     max_seconds : float
-        Time for all strengths. Those that are left then have the solution of the one before, with a certificate of
-        their own.
+        Time for all strengths. When it is up, each remaining strength gets the solution of the previous one, with a
+        certificate of its own.
 
     Returns
     -------
@@ -81,6 +81,7 @@ def solve_path(
         check_positive_int("n_strengths", n_strengths)
         if not 0 < smallest_ratio < 1:
             raise InvalidInputError(f"expected smallest_ratio between 0 and 1, got {smallest_ratio!r}")
+        # Zero if no atom explains anything: all coefficients vanish at any strength.
         largest = problem.critical_strength or 1.0
         strengths = np.geomspace(largest, largest * smallest_ratio, n_strengths).tolist()
     elif len(strengths) == 0:
@@ -91,6 +92,7 @@ def solve_path(
     runs: list[Run] = []
     for l2_strength in sorted([problem.l2_strength] if l2_strengths is None else l2_strengths, reverse=True):
         start: Run | None = None
+        # Downwards: an optimum at a larger strength is a better start than zero, and supports grow from small ones.
         for strength in sorted(strengths, reverse=True):
             at_strength = problem.with_strength(strength, l2_strength)
             start = minimise(at_strength, tol, solver, start=start, deadline=deadline)
@@ -115,8 +117,8 @@ class RegularizationPath:
     seconds : float
         The time for all of them.
     validation : Validation, optional
-        What the solutions do on rows left out, as :func:`cvxsnn.convex.leave_one_out` and
-        :func:`cvxsnn.convex.cross_validate` find it.
+        Errors of the solutions on rows left out, from :func:`cvxsnn.convex.leave_one_out` or
+        :func:`cvxsnn.convex.cross_validate`.
 
     Examples
     --------
@@ -170,8 +172,8 @@ class RegularizationPath:
         Parameters
         ----------
         by : "loss", "accuracy" or callable
-            What to judge by: the validation's loss or accuracy; or a function that accepts a solution and returns a
-            number, or anything else that can be compared, of which the highest is best.
+            The criterion: the validation's loss or accuracy; or a function that accepts a solution and returns a
+            number, or anything else that can be compared. The highest is best.
         n_neurons : int, optional
             The most active atoms that the solution may have.
         one_standard_error : bool
@@ -194,7 +196,7 @@ class RegularizationPath:
             if one_standard_error:
                 raise InvalidInputError("expected by='loss' or 'accuracy' for one_standard_error, got a function")
             scores: list[Any] = [by(solution) for solution in self.solutions]
-            enough = max(scores[index] for index in allowed)
+            lowest = max(scores[index] for index in allowed)
         else:
             check_choice("by", by, ("loss", "accuracy"))
             if self.validation is None or (by == "accuracy" and self.validation.accuracy is None):
@@ -206,8 +208,8 @@ class RegularizationPath:
             scores = (means if by == "accuracy" else -means).tolist()
             best = max(allowed, key=scores.__getitem__)
             slack = float(self.validation.standard_error(by)[best]) if one_standard_error else 0.0
-            enough = scores[best] - slack - _ROUNDING * abs(scores[best])
-        good = [index for index in allowed if scores[index] >= enough]
+            lowest = scores[best] - slack - _ROUNDING * abs(scores[best])
+        good = [index for index in allowed if scores[index] >= lowest]
 
         def rank(index: int) -> tuple[int, float, float]:
             problem = self.solutions[index].problem

@@ -1,9 +1,9 @@
-r"""Penalties on the coefficients: a norm, and where wanted a quadratic beside it.
+r"""Penalties on the coefficients: a norm, and optionally a quadratic beside it.
 
 .. math:: P(W) = s\,\Omega(W) + \tfrac{r}{2} \|W\|_2^2
 
-with the strengths ``l1_strength`` s and ``l2_strength`` r of a problem. A kind of penalty says what its norm Ω is, and
-whether r may be above zero; the rest follows from that, here and in the solvers.
+with the strengths ``l1_strength`` s and ``l2_strength`` r of a problem. A kind of penalty defines its norm Ω, and
+whether r may be above zero; everything else follows, here and in the solvers.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ class Penalty(ABC):
     Attributes
     ----------
     name : str
-        The name by which a problem asks for it.
+        The name to pass to a problem.
     is_separable : bool
         Whether it is a sum over the entries, so that outputs can be solved one by one.
     has_quadratic : bool
@@ -65,7 +65,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def atom_norms(self, correlation: Tensor) -> Tensor:
-        """Return one number for each atom, of which the dual norm is the maximum.
+        """Return one number for each atom; the dual norm is their maximum.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class Penalty(ABC):
         Returns
         -------
         Tensor of shape (n_atoms,)
-            An atom of zero coefficients is optimal where this is at most the strength.
+            If this is at most the strength, zero coefficients are optimal for the atom.
         """
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Penalty(ABC):
         Returns
         -------
         Tensor
-            A scalar. Zero coefficients are optimal where it is at most the strength.
+            A scalar. Zero coefficients are optimal if it is at most the strength.
         """
         return self.atom_norms(correlation).max()
 
@@ -145,6 +145,7 @@ class Penalty(ABC):
         Tensor of shape (n_atoms, n_outputs)
             The proximal point.
         """
+        # Completing the square: the quadratic divides both the point and the step of the norm by this.
         shrink = 1 + step * l2_strength
         return self.prox(coef / shrink, step * l1_strength / shrink)
 
@@ -205,6 +206,7 @@ class GroupL2(Penalty):
 
     def simplest(self, n_outputs: int, l1_strength: float, l2_strength: float) -> Penalty:
         """Return the L1 penalty for a single output: the two are the same norm then."""
+        # A subclass may have another norm.
         return L1() if n_outputs == 1 and type(self) is GroupL2 else self
 
 
@@ -259,8 +261,8 @@ def name_of_penalty(penalty: Penalty) -> str:
     default, actual = vars(PENALTIES.of(penalty)()), vars(penalty)
     if default.keys() != actual.keys() or not all(bool(np.array_equal(default[key], actual[key])) for key in default):
         raise InvalidInputError(
-            f"expected the penalty {penalty.name!r} with its default parameters, which its name stands for, got other "
-            "ones: a file keeps the name only"
+            f"expected the penalty {penalty.name!r} with its default parameters, got other ones: a file stores only "
+            "the name"
         )
     return penalty.name
 
@@ -297,10 +299,11 @@ def check_prices(l1_strength: float, over: str) -> None:
     """Refuse an ``l1_strength`` of zero: every atom would be active, so prices could not decide which are needed."""
     if l1_strength == 0:
         raise InvalidInputError(
-            f"expected l1_strength above zero for an optimum over {over}, got 0, at which every one of them is active: "
+            f"expected l1_strength above zero for an optimum over {over}, got 0, at which all of them are active: "
             "raise it, or solve over a dictionary of all of them"
         )
 
 
 def _is_number(strength: Any) -> bool:
+    # True is an int, and would pass as a strength of 1.
     return not isinstance(strength, (str, bool)) and strength is not None and bool(0 <= strength < inf)

@@ -21,8 +21,8 @@ Result = TypeVar("Result")
 class Workspace:
     """Results of functions of a problem's data, each computed once.
 
-    A problem has two: one that it shares with the same problem at other strengths, and one for what depends on the
-    dictionary and the row weights alone, which it shares with other losses too. Solutions and pickles keep neither.
+    A problem has two: one is shared with the same problem at other strengths; the other has the results that depend on
+    dictionary and row weights alone, and is shared with other losses too. Solutions and pickles keep neither.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Workspace:
 
 
 class ConvexProblem:
-    r"""Minimise a loss plus a penalty over coefficients W and, where wanted, an intercept b.
+    r"""Minimise a loss plus a penalty over coefficients W and, optionally, an intercept b.
 
     .. math::
         \sum_h \lambda_h \sum_i \omega_i\, \ell_h\big((DW + b)_{i,h}; y_{i,h}\big)
@@ -68,8 +68,8 @@ class ConvexProblem:
     loss : str, Loss, or a mapping of heads to them
         The loss: "squared", "hinge", "squared_hinge", "logistic", "softmax", or one of your own.
     l1_strength : float
-        The number s that multiplies the norm. Nothing else is scaled. It may be zero, which is ridge, if
-        ``l2_strength`` is not.
+        The number s that multiplies the norm; nothing else is scaled. Zero is ridge, and requires an ``l2_strength``
+        above zero.
     l2_strength : float
         The number r that multiplies half the sum of squares, for the elastic nets.
     penalty : str or Penalty
@@ -117,6 +117,7 @@ class ConvexProblem:
         self.heads = make_heads(targets, loss, head_weights or {}, *rows)
         self.row_weight = make_row_weight(row_weight, timestep_weighting, *rows)
         self.workspace, self.row_workspace = Workspace(), Workspace()
+        # An intercept sees only the rows that have weight.
         _check_contrast(self.heads, self.row_weight > 0 if self.intercept else None)
 
     @classmethod
@@ -138,7 +139,7 @@ class ConvexProblem:
         objective : Objective
             The loss part.
         dictionary : Dictionary
-            What some witnesses do on the sequences of ``data``.
+            Spikes of some witnesses on the sequences of ``data``.
         data : TrainingSet
             Sequences with their targets.
         l1_strength, l2_strength : float
@@ -177,14 +178,14 @@ class ConvexProblem:
         return *self.dictionary.shape, self.n_outputs
 
     def with_strength(self, l1_strength: float, l2_strength: float | None = None) -> Self:
-        """Return the same problem at another strength; what was computed from the data alone is shared.
+        """Return the same problem at another strength; results that depend on the data alone are shared.
 
         Parameters
         ----------
         l1_strength : float
             The number that multiplies the norm.
         l2_strength : float, optional
-            The number that multiplies half the sum of squares; as it is when not given.
+            The number that multiplies half the sum of squares; unchanged when not given.
 
         Returns
         -------
@@ -208,6 +209,7 @@ class ConvexProblem:
         ConvexProblem
             The other problem.
         """
+        # The other workspace stays valid: it depends on rows and atoms alone.
         return self._replace(heads=heads, workspace=Workspace())
 
     def take_rows(self, rows: Tensor) -> Self:
@@ -280,7 +282,7 @@ class ConvexProblem:
         return self.with_heads(tuple(replace(head, loss=head.loss.smoothed(width)) for head in self.heads))
 
     def without_workspace(self) -> Self:
-        """Return the problem without anything that was computed from it, as a solution keeps it.
+        """Return the problem without cached results, as a solution keeps it.
 
         Returns
         -------
@@ -393,7 +395,7 @@ class ConvexProblem:
 
     @property
     def null_dual(self) -> Tensor:
-        """Dual point, divided by the row weights, that proves zero coefficients optimal where they are."""
+        """Dual point, divided by the row weights, that proves zero coefficients optimal if they are."""
         if not self.intercept:
             return self.unit_dual(self.row_weight.new_zeros(len(self.row_weight), self.n_outputs))
         return self._by_head(lambda h: h.weight * h.loss.null_dual(h.targets, self.row_weight))
@@ -420,7 +422,7 @@ class ConvexProblem:
 
     @property
     def null_correlation(self) -> Tensor:
-        """Gradient with respect to the coefficients where all are zero, shape (n_atoms, n_outputs)."""
+        """Gradient with respect to the coefficients at zero, shape (n_atoms, n_outputs)."""
         return self.workspace.get(_null_correlation, self)
 
     @property
@@ -452,7 +454,7 @@ class ConvexProblem:
         return parts
 
     def part(self, columns: slice) -> "ConvexProblem":
-        """Return the problem of some outputs of one head alone, where the penalty is separable.
+        """Return the problem of some outputs of one head alone, for a separable penalty.
 
         Parameters
         ----------
@@ -476,6 +478,7 @@ class ConvexProblem:
         return torch.cat([function(head) for head in self.heads], dim=1)
 
     def _replace(self, **changes: Any) -> Self:
+        # Not __init__: its checks and encodings were done when this problem was made.
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__ | changes)
         return other
@@ -531,6 +534,7 @@ def _merge_rows(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
     weight = torch.zeros_like(problem.row_weight[: len(groups.first)])
     weight = weight.index_add_(0, groups.inverse, problem.row_weight)
     kept = torch.nonzero(weight > 0).squeeze(1)
+    # Dropped rows stand for row 0: without weight, their dual point is zero whichever row it is taken from.
     row_of_group = torch.zeros_like(groups.inverse[: len(weight)])
     row_of_group[kept] = torch.arange(len(kept), device=kept.device)
     reduced = problem.take_rows(groups.first[kept])._replace(row_weight=weight[kept])
@@ -538,9 +542,9 @@ def _merge_rows(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
 
 
 def _check_contrast(heads: tuple[Head, ...], is_weighted: Tensor | None) -> None:
-    """Refuse rows of one class, and rows with weight of one class beside an intercept, which explains all by itself.
+    """Refuse rows of one class, and rows with weight of one class beside an intercept, which fits them perfectly.
 
-    The best intercept would be infinite, or as good as any larger one.
+    The best intercept would be infinite, or not unique.
     """
     for head in heads:
         if head.loss.lacks_contrast(head.targets):

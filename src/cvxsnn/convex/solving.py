@@ -34,7 +34,7 @@ class Solution:
     status : Status
         How the solve ended.
     certificate : Certificate
-        The proof of how good the coefficients are.
+        The proof of how far from optimal the coefficients can be.
     solver : str
         The solver that ran; several joined by " + " if heads have different ones.
     history : tuple of Progress
@@ -109,7 +109,7 @@ def solve(
         "hinge" for the hinge, "group" for the group penalties with several outputs. "reference" is slow and accepts
         every loss and penalty. You can also pass a :class:`cvxsnn.convex.Solver` of your own.
     start : Solution, optional
-        Where to start: a solution of a problem with the same atoms and outputs. Not used if zero coefficients are
+        A solution to start from, of a problem with the same atoms and outputs. Ignored if zero coefficients are
         better.
     max_iterations : int, optional
         Iterations after which the solver gives up.
@@ -150,14 +150,14 @@ class Run:
 
 
 def deadline_after(max_seconds: float) -> float:
-    """Return the value of ``time.perf_counter()`` after so many seconds."""
+    """Return the value that ``time.perf_counter()`` will have after ``max_seconds``."""
     if isinstance(max_seconds, (str, bool)) or max_seconds is None or not max_seconds > 0:
         raise InvalidInputError(f"expected max_seconds above zero, got {max_seconds!r}")
     return time.perf_counter() + max_seconds
 
 
 def prepare(problem: ConvexProblem, solver: str | Solver) -> None:
-    """Let solvers compute what solves at several strengths share."""
+    """Let solvers compute results that do not depend on the strength, once for a whole path."""
     for part in plan(problem.centred[0], check_solver(solver)):
         part.solver.prepare(part.problem)
 
@@ -187,7 +187,7 @@ def minimise(
         first = null
         if start is not None:
             coef, intercept = _checked_start(problem, start.candidate if isinstance(start, Run) else start)
-            begun = Candidate(scaled, coef * (of_entries / of_targets), (intercept - means) / of_targets)
+            warm = Candidate(scaled, coef * (of_entries / of_targets), (intercept - means) / of_targets)
             # From a start that is worse than zero, Newton steps may not find the way back. An optimum at a larger
             # strength is better: a weaker penalty lowers its objective, and not that of zero.
             is_better = (
@@ -195,7 +195,7 @@ def minimise(
                 and start.status is Status.CONVERGED
                 and start.candidate.problem.l1_strength >= problem.l1_strength
             )
-            first = begun if is_better or begun.objective < null.objective else null
+            first = warm if is_better or warm.objective < null.objective else null
         # Half the tolerance, so that rounding in the certificate does not undo the work of a solver.
         run = _run_parts(first, solver, Budget(0.5 * tol, max_iterations or 0, deadline), begin)
         result = run.candidate
@@ -222,14 +222,15 @@ def _run_parts(start: Candidate, solver: str | Solver, budget: Budget, begin: fl
     def record(primal: float, bound: float, n_active: int) -> None:
         history.append(Progress(time.perf_counter() - begin, relative_gap(primal, bound), n_active))
 
+    # NaN marks outputs whose solver gives no dual point.
     dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
     for part in plan(problem, solver):
         columns, row_of, seen = part.columns, None, part.problem
         if part.solver.merges_rows:
             seen, row_of = seen.reduced
         n_most = budget.max_iterations or part.solver.max_iterations
-        own_budget = replace(budget, max_iterations=n_most, record=record)
-        result = part.solver.solve(seen, coef[:, columns], intercept[columns], own_budget)
+        part_budget = replace(budget, max_iterations=n_most, record=record)
+        result = part.solver.solve(seen, coef[:, columns], intercept[columns], part_budget)
         coef[:, columns], intercept[columns] = result.coef, result.intercept
         if result.dual is not None:
             unit = result.dual / seen.row_weight[:, None]
@@ -251,10 +252,11 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
     """Certify the results of solvers for problems with one dictionary."""
     begin = time.perf_counter()
     proofs = certify_all([run.candidate for run in runs])
-    share = (time.perf_counter() - begin) / len(runs)
+    seconds_each = (time.perf_counter() - begin) / len(runs)
     solutions = []
     for run, (certificate, dual_point) in zip(runs, proofs, strict=True):
         candidate, status = run.candidate, run.status
+        # A solver judges by its own rounded or reduced problem; only the certificate decides.
         if certificate.relative_gap <= tol:
             status = Status.CONVERGED
         elif status is Status.CONVERGED:
@@ -271,15 +273,16 @@ def finish(runs: Sequence[Run], tol: float) -> list[Solution]:
                 certificate=certificate,
                 solver=run.solver,
                 history=(*run.history, last),
-                seconds=run.seconds + share,
+                seconds=run.seconds + seconds_each,
             )
         )
     return solutions
 
 
 def _is_rounded(candidate: Candidate, allowed: float) -> bool:
-    """Return whether rounding the intercept may cost more than is allowed in a squared loss."""
+    """Return whether rounding the intercept may add more than ``allowed`` to a squared loss."""
     problem, means = candidate.problem, candidate.problem.centred[1]
+    # An intercept near a mean m can be off by 2⁻⁵³ m, which shifts all scores of its output.
     losses = [head.weight * (2.0**-53 * means[head.columns]).square().sum() for head in problem.heads]
     return float(0.5 * sum(losses)) > allowed
 
@@ -298,12 +301,12 @@ def report_gap(solution: Solution, tol: float, strict: bool, stacklevel: int) ->
 
 
 def _check_l2_strength(problem: ConvexProblem) -> None:
-    """Refuse a quadratic that is lost in rounding beside the squares of the columns, or leaves nothing of them."""
+    """Refuse a quadratic that rounding removes beside the squares of the columns, or that removes them."""
     scale = problem.dictionary.largest_entry * problem.dictionary.largest_entry or 1.0
     if problem.l2_strength and not 2.0**-52 * scale <= problem.l2_strength <= 2.0**52 * scale:
         raise InvalidInputError(
             f"expected l2_strength=0 or between {2.0**-52 * scale:.2g} and {2.0**52 * scale:.2g} for these columns, "
-            f"got {problem.l2_strength:g}, which float64 cannot tell from zero or from infinity"
+            f"got {problem.l2_strength:g}, which in float64 equals zero or infinity beside them"
         )
 
 

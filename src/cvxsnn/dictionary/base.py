@@ -1,4 +1,4 @@
-"""The contract of a dictionary: what its rows contain, and all that programs, certificates and networks ask of it."""
+"""The contract of a dictionary: the content of its rows, and the methods that problems and networks use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from ..witnesses import WitnessSet
 from .products import self_product
 
 Readout = str
-"""What a row contains: the spikes of a sequence's last step ("last"), of one of its steps ("all"), their mean over the
+"""The content of a row: the spikes of a sequence's last step ("last"), of one of its steps ("all"), their mean over the
 steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4").
 :func:`parse_readout` checks it.
 
@@ -97,6 +97,7 @@ def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
         The read-out; one window is "mean".
     """
     name, _, number = readout.partition("-") if isinstance(readout, str) else ("", "", "")
+    # int() would also accept signs, spaces and underscores.
     has_number = name == "windows" and number.isdecimal() and int(number) > 0
     if not has_number and (not isinstance(readout, str) or readout not in ("last", "all", "mean")):
         raise InvalidInputError(
@@ -125,8 +126,8 @@ class Dictionary(ABC):
     column_of_atom : Tensor of shape (n_atoms,), dtype int64
         The first column that is equal to each atom.
     readout : "last", "all", "mean" or "windows-k"
-        What a row contains: the spikes of a sequence's last step, of one of its steps, or their mean, over all steps or
-        in windows.
+        The content of a row: the spikes of a sequence's last step, of one of its steps, or their mean over all steps
+        or in windows.
     n_steps : int
         Steps of the longest sequence. With readout "all", row ``i * n_steps + t`` is step t of sample i.
     witnesses : WitnessSet or None
@@ -231,6 +232,7 @@ class Dictionary(ABC):
         block : Tensor of shape (n_rows_of_block, n_chosen)
             Their entries.
         """
+        # Blocks start at whole bytes of packed spikes.
         step = max(8, check_positive_int("n_rows", n_rows) // 8 * 8)
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
@@ -341,7 +343,7 @@ class Dictionary(ABC):
 
     @abstractmethod
     def take_rows(self, rows: Tensor) -> "Dictionary":
-        """Return the dictionary restricted to some rows; atoms keep their numbers, even where they become equal.
+        """Return the dictionary restricted to some rows; atoms keep their numbers, even if they become equal.
 
         Parameters
         ----------

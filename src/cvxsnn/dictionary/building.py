@@ -106,12 +106,14 @@ def roll_dictionary(
     purpose = f"a dictionary of {n_rows:,} rows × {n_columns:,} columns, while its duplicates are found,"
     check_fits(GROUPING_COPIES * needed, sequences.device, purpose)
     width = parsed.column_bytes(n_rows, n_steps) // dtype.itemsize
+    # Columns are compared as 64-bit words, so the bits of the padding must be equal: zero.
     patterns = torch.zeros(n_columns, width, dtype=dtype, device=sequences.device)
     if parsed.kind == "mean":
         blocks = iterate_rollout(witnesses.layers, sequences, parsed.n_windows, chunk_bytes=chunk_bytes)
         for rows, columns, counts in blocks:
             patterns[columns, rows] = counts.T
     else:
+        # With multiples of 8 rows, blocks fill whole bytes of the packed columns.
         blocks = iterate_rollout(witnesses.layers, sequences, parsed.kind, chunk_bytes=chunk_bytes, row_multiple=8)
         for rows, columns, spikes in blocks:
             start = (rows.start * n_steps if parsed.kind == "all" else rows.start) // 8
@@ -167,7 +169,7 @@ def stack_health(
     inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
         The sequences.
     readout : "last", "all", "mean" or "windows-k"
-        What a row contains.
+        The content of a row.
 
     Returns
     -------
@@ -189,6 +191,7 @@ def stack_health(
 
 def _without_duplicates(patterns: Tensor, **fields: Any) -> SpikeDictionary:
     groups = bits.group_equal(patterns.view(torch.int64))
+    # Without duplicates, indexing would only copy the largest array.
     kept = patterns if len(groups.first) == len(patterns) else patterns[groups.first]
     return SpikeDictionary(kept, atom_of_column=groups.inverse, column_of_atom=groups.first, **fields)
 

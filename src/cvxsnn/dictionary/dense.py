@@ -64,6 +64,7 @@ class DenseDictionary(Dictionary):
         return self.values[rows][:, atoms].to(dtype)
 
     def matvec(self, coef: Tensor) -> Tensor:
+        # Few active columns are worth a copy; with many, the copy costs more than the products with zeros.
         active = torch.nonzero(coef.any(1)).squeeze(1)
         return self.values @ coef if 2 * len(active) > self.n_atoms else self.values[:, active] @ coef[active]
 
@@ -80,6 +81,7 @@ class DenseDictionary(Dictionary):
         return replace(self, values=self.values[rows])
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
+        # Bits are compared: adding zero turns −0 into 0.
         return group_labelled((self.values + 0.0).view(torch.int64), labels)
 
     def __repr__(self) -> str:

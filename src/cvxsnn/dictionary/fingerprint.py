@@ -16,15 +16,17 @@ def fingerprint(parts: Iterable[Tensor | str | None]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, Tensor):
+            # The same bytes can be of another type or shape.
             digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
             digest.update(np.ascontiguousarray(part.detach().cpu().numpy()).data)
         else:
+            # Quoted and ended: neighbouring texts must not run together.
             digest.update(f"{part!r};".encode())
     return digest.hexdigest()
 
 
 def fingerprint_witnesses(witnesses: WitnessSet | None) -> str:
-    """Return the fingerprint of all that determines the spikes; the provenance of the witnesses does not."""
+    """Return the fingerprint of the layers, which determine the spikes; the provenance of the witnesses is left out."""
     return "none" if witnesses is None else fingerprint_layers(witnesses.layers)
 
 

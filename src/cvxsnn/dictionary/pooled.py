@@ -32,7 +32,7 @@ class PoolSpikes:
     sequences : Sequences
         The data.
     readout : "last", "all", "mean" or "windows-k"
-        What a row contains.
+        The content of a row.
     memory_budget : int
         Bytes of spikes to keep.
 
@@ -111,6 +111,7 @@ class PoolSpikes:
             if number < n_blocks:
                 yield judge(self._kept[number], self.pool.starts[number])
         shared = Shared(judge)
+        # By their largest possible size: how many columns are distinct is known only after the block is drawn.
         n_fitting = self._room // self._source.value.block_bytes
         tasks = [(self._source, shared, number, index < n_fitting) for index, number in enumerate(missing)]
         n_jobs = None if self.sequences.device.type == "cpu" else 1

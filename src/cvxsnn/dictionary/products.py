@@ -163,6 +163,7 @@ def assemble(blocks: Iterable[tuple[slice, Tensor]], size: int, dtype: torch.dty
     matrix = torch.empty(size, size, dtype=dtype, device=device)
     for rows, block in blocks:
         matrix[rows, rows.start :] = block
+        # The block's own square on the diagonal is symmetric already.
         matrix[rows.stop :, rows] = block[:, rows.stop - rows.start :].T
     return matrix
 
@@ -240,16 +241,17 @@ def lookup_product(packed: Tensor, values: Tensor) -> Tensor:
     width = min(TUNING.table_bytes, n_bytes)
     step = max(1, TUNING.lookups // width)
     bits_of_byte = bits.unpack(torch.arange(256, dtype=torch.uint8)[:, None], 8, values.dtype)
+    # The tables of a block lie behind one another, so a byte's entry is at 256 times its number plus its value.
     first_index = 256 * torch.arange(width, dtype=torch.int32)
     indices = torch.empty(min(step, n_rows) * width, dtype=torch.int32)
     sums = torch.empty(indices.shape, dtype=values.dtype)
     ones = values.new_ones(width)
     product = values.new_zeros(values.shape[1], n_rows)
-    for left in range(0, n_bytes, width):
-        n_tables = min(width, n_bytes - left)
-        tables = padded[:, 8 * left : 8 * (left + n_tables)].reshape(-1, n_tables, 8) @ bits_of_byte.T
+    for first in range(0, n_bytes, width):
+        n_tables = min(width, n_bytes - first)
+        tables = padded[:, 8 * first : 8 * (first + n_tables)].reshape(-1, n_tables, 8) @ bits_of_byte.T
         for top in range(0, n_rows, step):
-            block = packed[top : top + step, left : left + n_tables]
+            block = packed[top : top + step, first : first + n_tables]
             chosen, looked_up = indices[: block.numel()], sums[: block.numel()]
             torch.add(block, first_index[:n_tables], out=chosen.view(block.shape))
             for table, total in zip(tables.flatten(1), product[:, top : top + step], strict=True):

@@ -73,6 +73,7 @@ class ShardedDictionary(Dictionary):
 
     @cached_property
     def largest_entry(self) -> float:
+        # Means over all steps are at most one; in windows of unequal length they may be larger.
         return max(shard.largest_entry for _, shard in self.iterate_shards()) if self._read.n_windows > 1 else 1.0
 
     def iterate_shards(self) -> Iterator[tuple[slice, SpikeDictionary]]:
@@ -91,6 +92,7 @@ class ShardedDictionary(Dictionary):
             start += n_rows
 
     def _numbers(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype) -> Tensor:
+        # Only `columns` calls this, for all rows; `iterate_rows` goes from shard to shard.
         chosen = torch.arange(self.n_atoms)[atoms]
         numbers = torch.empty(self.n_rows, len(chosen), dtype=dtype)
         for shard_rows, block in self.iterate_rows(dtype=dtype, atoms=chosen):
@@ -108,6 +110,7 @@ class ShardedDictionary(Dictionary):
         scores = coef.new_zeros(self.n_rows, coef.shape[1])
         active = torch.nonzero(coef.any(1)).squeeze(1)
         if len(active) > 0:
+            # Only the active atoms of a mapped shard are read from disk.
             for rows, shard in self.take_atoms(active).iterate_shards():
                 scores[rows] = shard.matvec(coef[active])
         return scores
@@ -123,6 +126,7 @@ class ShardedDictionary(Dictionary):
 
     @property
     def correlation_roundings(self) -> int:
+        # A term is rounded in the sum over its shard, then once for each other shard: at most once per row in all.
         return self.n_rows + 2 * (not self.is_binary)
 
     def gram(self) -> Tensor:
@@ -136,12 +140,12 @@ class ShardedDictionary(Dictionary):
 
     def take_rows(self, rows: Tensor) -> SpikeDictionary:
         words: list[Tensor] = []
-        places: list[Tensor] = []
+        positions: list[Tensor] = []
         for shard_rows, shard in self.iterate_shards():
             inside = torch.nonzero((rows >= shard_rows.start) & (rows < shard_rows.stop)).squeeze(1)
             words.append(shard.row_words()[rows[inside] - shard_rows.start])
-            places.append(inside)
-        taken = torch.cat(words)[torch.argsort(torch.cat(places))]
+            positions.append(inside)
+        taken = torch.cat(words)[torch.argsort(torch.cat(positions))]  # back into the order of ``rows``
         if self.is_binary:
             return self._spikes(bits.transpose(taken.view(torch.uint8), self.n_atoms), None, len(rows))
         counts = taken[:, 1:].contiguous().view(self._read.dtype(self.n_steps))[:, : self.n_atoms]
@@ -167,16 +171,16 @@ class ShardedDictionary(Dictionary):
 
     def _open(self, number: int) -> SpikeDictionary:
         path, n_rows = shard_path(self.folder, number), self.shard_rows[number]
-        check_memory(0)
+        check_memory(0)  # safetensors aborts the process if memory is short
         try:
-            # Mapped: only what is used is read.
+            # Mapped: pages that are not used are not read.
             with safe_open(path, framework="pt") as file:
                 patterns, atom_of_column = file.get_tensor("patterns"), file.get_tensor(ATOMS)
                 lengths = None if self.is_binary else file.get_tensor("lengths")
         except (SafetensorError, OSError, RuntimeError, ValueError) as error:
             raise DataFileError(
                 f"expected a dictionary shard at {path}, but it is missing, truncated or damaged ({first_line(error)}):"
-                " call stream_dictionary again, which makes what is missing"
+                " call stream_dictionary again, which writes missing shards"
             ) from None
         n_bits = n_rows * (1 if self.is_binary else 8 * patterns.element_size())
         if patterns[0].nbytes != bits.packed_bytes(n_bits) or len(atom_of_column) != self.n_columns:

@@ -155,7 +155,7 @@ class SpikeDictionary(Dictionary):
         return not self.is_binary and (self.lengths is not None or self.n_steps != self.n_windows)
 
     def _scale(self, rows: slice, dtype: torch.dtype = torch.float64) -> Tensor | float:
-        """Return what the counts of rows are multiplied by."""
+        """Return the factors that turn the counts of rows into means."""
         return self._read.scale(self.n_steps if self.lengths is None else self.lengths[rows].to(dtype))
 
     def _entries(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype, buffer: Tensor | None = None) -> Tensor:
@@ -262,6 +262,7 @@ class SpikeDictionary(Dictionary):
         if not self._has_scale:
             return products
         steps, windows = self.n_steps, self.n_windows
+        # Whole numbers stay whole when multiplied by k²: either way, only the division rounds.
         if steps % windows:
             products.mul_(windows**2)
         else:
@@ -274,6 +275,7 @@ class SpikeDictionary(Dictionary):
 
     def take_rows(self, rows: Tensor) -> Self:
         if self.is_binary:
+            # Rows are picked as whole bytes of packed atoms, without unpacking any.
             patterns = bits.transpose(bits.transpose(self.patterns, self.n_rows)[rows], self.n_atoms)
         else:
             patterns = pad_words(self.patterns[:, rows])
@@ -284,12 +286,12 @@ class SpikeDictionary(Dictionary):
         return group_labelled(self.row_words(), labels)
 
     def row_words(self) -> Tensor:
-        """Return rows as words: equal words for equal rows, and no others.
+        """Return rows as words, which are equal if and only if the rows are.
 
         Returns
         -------
         Tensor of shape (n_rows, n_words), dtype int64
-            The lengths of sequences, where these differ, and the spikes or counts.
+            The lengths of the sequences, if these differ, and the spikes or counts.
         """
         if self.is_binary:
             rows = bits.transpose(self.patterns.contiguous(), self.n_rows)
@@ -324,8 +326,10 @@ class SpikeDictionary(Dictionary):
     def _count_complementary(self) -> int:
         if self.is_binary:
             words = self.patterns.view(torch.int64)
+            # The padding stays zero, as in every pattern.
             negated = bits.complement(self.patterns, self.n_rows).view(torch.int64)
         else:
+            # In whole numbers: means c·k/T and 1 − c·k/T are complements if their counts times k add up to T.
             words = self._entries(slice(None), slice(0, self.n_rows), torch.int64) * self.n_windows
             negated = self.row_counts() - words
         # An atom and its complement are distinct, and atoms are distinct: equal rows below come in pairs.

@@ -1,4 +1,4 @@
-"""Writing the spikes of a stream of batches to disk, and opening what was written.
+"""Writing the spikes of a stream of batches to disk, and opening the folder again.
 
 Batches of any size are cut into blocks of equal size, so that the files do not depend on the batches.
 """
@@ -57,7 +57,7 @@ def stream_dictionary(
     folder : Path or str
         Where to write the shards; made if it does not exist.
     readout : "last", "all", "mean" or "windows-k"
-        What a row contains.
+        The content of a row.
     windows : int, optional
         The number of windows of time for readout "mean", as for :func:`cvxsnn.build_dictionary`.
     shard_rows : int
@@ -109,6 +109,7 @@ def stream_dictionary(
     waiting = tasks()
     # A few blocks per process at a time: little to keep in memory, and enough to keep processes busy.
     while window := list(islice(waiting, 1 if n_jobs == 1 else 4 * effective_n_jobs(n_jobs))):
+        # Processes finish in any order, but shards are listed in the order of the rows.
         written = sorted(run_tasks(_write_shard, window, n_jobs=n_jobs), key=lambda numbered: numbered[0])
         for _, (atom_of_column, header) in written:
             headers.append(header)
@@ -119,12 +120,13 @@ def stream_dictionary(
     groups = bits.group_equal(labels[:, None])
     tensors = {"shard_rows": torch.tensor(sizes), ATOMS: groups.inverse, COLUMNS: groups.first}
     header = {"readout": readout, "n_steps": max(n_steps), "sources": sources, "witnesses": maker}
+    # Last: without an index, the folder of an interrupted stream does not open as a dictionary.
     write_tensors(folder / INDEX, _INDEX_KIND, tensors, header)
     return _sharded(folder, tensors, header, witnesses), torch.cat(targets)
 
 
 def open_dictionary(folder: Path | str, witnesses: WitnessSet | None = None) -> tuple[ShardedDictionary, Tensor]:
-    """Open what :func:`stream_dictionary` wrote; every shard is read once and checked.
+    """Open a folder that :func:`stream_dictionary` wrote; every shard is read once and checked.
 
     Parameters
     ----------
@@ -217,8 +219,8 @@ def _check_shard(tensors: Mapping[str, Tensor], header: Mapping[str, Any], n_col
     _require(parsed.kind != "mean" or _are_indices(tensors["lengths"], n_rows, n_steps + 1), "lengths of sequences")
 
 
-def _require(is_so: bool, content: str) -> None:
-    if not is_so:
+def _require(is_valid: bool, content: str) -> None:
+    if not is_valid:
         raise InvalidInputError(f"expected {content}, got others")
 
 
@@ -258,6 +260,7 @@ def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> I
         block = _as_block(batch)
         size = len(block.targets)
         if first is None:
+            # One sample is enough to compare shapes with; the whole batch would stay in memory.
             first = block.cut(0, 1)
             n_samples = max(1, n_rows // (block.sequences.n_steps if readout == "all" else 1))
         is_alike = block.sequences.n_features == first.sequences.n_features
@@ -309,6 +312,7 @@ def _write_shard(
     path: Path, witnesses: WitnessSet, block: Block, readout: Readout, origin: str, restart: bool
 ) -> tuple[Tensor, dict[str, Any]]:
     """Write one shard, unless it exists; return which of its columns are equal, and its header."""
+    # Of the data too: a shard is kept only if it would be written again bit for bit.
     source = fingerprint([origin, block.sequences.inputs, block.targets, block.sequences.lengths])
     is_other = False
     try:
@@ -324,6 +328,7 @@ def _write_shard(
             f"expected a new folder or one that was begun with these witnesses and sequences, but {path} is of others: "
             "choose another folder, or pass restart=True to overwrite it"
         )
+    # The length of windows is checked once all shards are known: this one may have short sequences only.
     dictionary = roll_dictionary(witnesses, block.sequences, readout)
     tensors = {"patterns": dictionary.patterns, ATOMS: dictionary.atom_of_column, "targets": block.targets}
     if not dictionary.is_binary:

@@ -1,4 +1,4 @@
-"""The contract of a solver: what it is given and what it returns. Which solver runs is decided in ``choice.py``."""
+"""The contract of a solver: its arguments and its result. ``choice.py`` decides which solver runs."""
 
 import time
 from abc import ABC, abstractmethod
@@ -72,7 +72,7 @@ class SolverResult:
 
 @dataclass(frozen=True)
 class Budget:
-    """When a solver stops, and where it reports its progress.
+    """The limits of a solve, and a function to report its progress.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Solver(ABC):
     name : str
         The name in ``solution.solver``.
     max_iterations : int
-        Iterations after which it gives up, unless the caller says otherwise.
+        Default number of iterations after which it gives up.
     scope : "output", "head" or "problem"
         How much of a problem it is given at once if the penalty is separable: one output (all outputs of a loss that
         couples them), one head, or the whole problem.
@@ -132,7 +132,7 @@ class Solver(ABC):
     merges_rows: bool = True
 
     def prepare(self, problem: ConvexProblem) -> None:
-        """Compute what all strengths of a path share.
+        """Compute results that all strengths of a path share.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Solver(ABC):
         Parameters
         ----------
         problem : ConvexProblem
-            As much of a problem as the attribute ``scope`` says.
+            One output, one head or all of them, according to ``scope``.
         coef : Tensor of shape (n_atoms, n_outputs)
             Coefficients to start from.
         intercept : Tensor of shape (n_outputs,)

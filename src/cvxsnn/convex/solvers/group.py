@@ -1,8 +1,8 @@
 r"""Group norm, with a quadratic or without: Newton's method on a rounded norm that is sharpened as the gap closes.
 
 The norm of an atom's outputs is replaced by :math:`\eta_j = \sqrt{\|w_j\|^2 + \epsilon^2}`, and a hinge by its rounded
-form. As ε falls the corners come back, and would stop Newton's method on the rounded objective. So its slope
-:math:`w_j / \eta_j` is kept as a variable :math:`u_j` in the unit ball, and it is :math:`\eta_j u_j = w_j` that is
+form. As ε falls the corners come back, and stop Newton's method on the rounded objective. Therefore the slope
+:math:`w_j / \eta_j` is kept as a variable :math:`u_j` in the unit ball, and the equation :math:`\eta_j u_j = w_j` is
 linearised, which is far closer to linear (Chan, Golub and Mulet, 1999).
 """
 
@@ -74,8 +74,8 @@ class Group(Solver):
 class _SmoothedSearch:
     """The iterate and the best points seen.
 
-    ``allowance`` is what rounding may add to the objective. ``slope`` is u, with one row per atom. ``lean`` is the same
-    for hinges, with one entry per score: there |1 − yf| is the norm that is rounded.
+    ``allowance`` bounds the amount that rounded corners add to the objective. ``slope`` is u, with one row per atom.
+    ``lean`` is the same for hinges, with one entry per score: there |1 − yf| is the norm that is rounded.
     """
 
     def __init__(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, tolerance: float) -> None:
@@ -116,8 +116,8 @@ class _SmoothedSearch:
         if self.has_hinge:
             # On a narrow hinge the gradient magnifies the rounding of the scores; the slopes kept apart do not.
             kept = -0.5 * self.hinge_weight * self.targets * (1 + self.lean)
-            other = lower_bound(problem, torch.where(self.hinge_weight > 0, kept, dual))
-            bound, feasible = max((bound, feasible), other, key=lambda pair: pair[0])
+            from_slopes = lower_bound(problem, torch.where(self.hinge_weight > 0, kept, dual))
+            bound, feasible = max((bound, feasible), from_slopes, key=lambda pair: pair[0])
         if bound > self.best_bound:
             self.best_bound, self.best_dual = bound, feasible
         norms = problem.penalty.atom_norms(problem.correlation(dual)).masked_fill(self.working, 0.0)
@@ -130,6 +130,7 @@ class _SmoothedSearch:
 
     def _offer(self, coef: Tensor, scores: Tensor, rival: float) -> float:
         primal = self.problem.objective(coef, scores)
+        # A point that is not sparse must beat its sparse rival by half the tolerance.
         if primal <= self.best_primal and primal < rival * (1 - 0.5 * self.tolerance):
             self.best_primal, self.best_coef, self.best_intercept = primal, coef, self.intercept
         return primal
@@ -155,6 +156,7 @@ class _SmoothedSearch:
             0.5 * (1 - self.lean * unit_short) / eta_short,
             self.smooth.curvature(self.scores),
         )
+        # Curvatures of a narrow hinge differ between rows by far more than float32 resolves.
         precision = torch.float32 if self.gap > _TUNING.rough_above and not self.has_hinge else torch.float64
         hessian = loss_hessian(self.smooth, curvature, atoms, column, outputs, precision)
         blocks = hessian.view(n_outputs, n_columns, n_outputs, n_columns)
@@ -174,10 +176,12 @@ class _SmoothedSearch:
         self.is_settled = -predicted <= self.allowance
         step = self._line_search(atoms, d_coef, d_scores, predicted)
         if step == 0:
+            # Nothing descends at this width any more, so it would not help to stay at it.
             self._sharpen_to(_TUNING.sharpness * self.allowance)
             return
         d_slope = (d_value - slope * (unit * d_value).sum(1, keepdim=True)) / eta + unit - slope
         slope = slope + step * d_slope
+        # Slopes of a norm are in the unit ball; a step on the linearised equation may leave it.
         self.slope[atoms] = slope / slope.norm(dim=1, keepdim=True).clamp_min(1.0)
         d_lean = (1 - self.lean * unit_short) * (-self.targets * d_scores) / eta_short + unit_short - self.lean
         self.lean = (self.lean + step * d_lean).clamp(-1, 1)

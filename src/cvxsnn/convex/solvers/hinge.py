@@ -11,8 +11,8 @@ With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
 For r = 0 both have strictly feasible points that are easy to write down, so only the four complementarity products are
 left to drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the
 atoms (Mehrotra's predictor and corrector share it). For r > 0 the coefficients occur in the dual as well, so both
-points take steps of one length, and :math:`Z^\top \alpha - rw` is a variable of its own, inside of its bounds from the
-start and equal to what it stands for at the end. For s = 0 that variable is zero, and the coefficients are free, as an
+points take steps of one length, and :math:`Z^\top \alpha - rw` is a separate variable: inside its bounds from the
+start, and equal to this expression at the end. For s = 0 that variable is zero, and the coefficients are free, as an
 intercept always is.
 """
 
@@ -106,6 +106,7 @@ class _Best:
 
     def __init__(self, problem: ConvexProblem, margin: Tensor, weight: Tensor, is_intercept: Tensor) -> None:
         self._problem, self._margin, self._weight, self._is_intercept = problem, margin, weight, is_intercept
+        # At zero coefficients every hinge is one.
         self.coef, self.primal = margin.new_zeros(margin.shape[1]), float(weight.sum())
         self.alpha, self.dual = torch.zeros_like(weight), 0.0
         self._dense, self._dense_primal = self.coef, inf
@@ -115,7 +116,7 @@ class _Best:
         return (self.primal - self.dual) / self.primal
 
     def offer(self, coef: Tensor, alpha: Tensor) -> None:
-        """Keep what is better than before; the dual variable is made feasible first."""
+        """Keep coefficients and dual variable if they are better; the dual variable is made feasible first."""
         primal = self._objective(coef)
         if primal < self.primal:
             self.primal, self.coef = primal, coef
@@ -124,15 +125,15 @@ class _Best:
             self.dual, self.alpha = dual, alpha
 
     def keep_dense(self, coef: Tensor) -> None:
-        """Keep coefficients that were not made sparse, apart from those that were."""
+        """Keep the best coefficients that were not made sparse, separately from the sparse ones."""
         primal = self._objective(coef)
         if primal < self._dense_primal:
             self._dense_primal, self._dense = primal, coef
 
     def use_dense(self, tolerance: float, enough: float) -> None:
-        """Prefer coefficients that were not made sparse, where those that were have no gap of ``tolerance``.
+        """Use the coefficients that were not made sparse if the sparse ones miss the tolerance.
 
-        They need one of ``enough``, and of them too the smallest are set to zero, as far as the tolerance admits it.
+        Their gap must be at most ``enough``. Their smallest entries are set to zero as far as the tolerance admits.
         """
         is_enough = self._dense_primal - self.dual <= enough * self._dense_primal
         if self.relative_gap > tolerance and is_enough and self._dense_primal < self.primal:
@@ -141,6 +142,7 @@ class _Best:
 
     def _trimmed(self, coef: Tensor, cost: float) -> Tensor:
         """Return the coefficients without the smallest, at a loss that rises by no more than a cost."""
+        # A hinge has slope one at most, so dropping w_j raises the loss by at most |w_j| Σ_i ω_i |z_ij|.
         slope = (self._weight @ self._margin.abs()).masked_fill(self._is_intercept, inf)
         costs, order = (slope * coef.abs()).sort()
         return coef.index_fill(0, order[costs.cumsum(0) <= cost], 0.0)
@@ -156,6 +158,7 @@ class _Best:
         correlation = self._margin.T @ alpha
         balanced = float(correlation[self._is_intercept].abs().sum()) <= 1e-12 * float(alpha.sum())
         norm = float(correlation[~self._is_intercept].abs().max())
+        # Scaling α into the constraint keeps its other bounds, which contain zero.
         alpha = alpha * min(1.0, self._problem.l1_strength / norm if norm > 0 else 1.0)
         return float(alpha.sum()) if balanced else -inf, alpha
 
@@ -179,6 +182,7 @@ def _polish(
     corner = torch.nonzero(torch.minimum(share, 1 - share) > short.abs()).squeeze(1)
     alpha = torch.where(share > 0.5, weight, 0.0).index_put_((corner,), alpha[corner])
     block = margin[corner][:, active]
+    # At an optimum an active atom's correlation is ±s, with the sign of its coefficient, and the intercept's is zero.
     wanted = strength * torch.where(is_free, 0.0, coef.sign())[active] - margin[:, active].T @ alpha
     try:
         pseudo_inverse = torch.linalg.pinv(block, rtol=1e-11)
@@ -194,7 +198,7 @@ class _State:
     """A primal-dual pair that is strictly inside of all bounds, with slacks that are variables of their own.
 
     ``coef`` is w, ``positive − negative`` as well, ``slack`` is Zw + ξ − 1, ``excess`` is ξ, ``alpha`` the dual
-    variable, ``pull`` is Zᵀα − rw but for ``residual``, and zero for what ``is_free``. ``ridge`` is r, zero for an
+    variable, ``pull`` is Zᵀα − rw − ``residual``, and zero if ``is_free``. ``ridge`` is r, zero for an
     intercept.
     """
 
@@ -255,12 +259,14 @@ class _State:
             return float(total) / n_products
 
         drift = margin @ self.coef + self.excess - 1 - self.slack
+        # Slacks and α are eliminated row by row, and the halves column by column: only the coefficients remain.
         row_scale = self.slack / self.alpha + self.excess / beta
         column_scale = torch.where(penalised, 1.0 / (self.positive / upper + self.negative / lower), 0.0)
         system = self_product((margin * row_scale.rsqrt()[:, None]).to(precision)).to(torch.float64)
         system.diagonal().add_(column_scale + self.ridge)
         factor, info = torch.linalg.cholesky_ex(system)
         if int(info):
+            # Near the optimum the scales span so many orders of magnitude that rounding may cost definiteness.
             system.diagonal().add_(1e-14 * system.diagonal().max())
             factor, info = torch.linalg.cholesky_ex(system)
             if int(info):
@@ -292,8 +298,10 @@ class _State:
         ahead = [value + step_p * d for value, d in zip(self._primal(), affine[:4], strict=True)]
         ahead += [self.alpha + step_d * affine[4], self.pull + step_d * affine[5]]
         after = complementarity(*ahead)
+        # Mehrotra: the more the predictor alone achieves, the less centring is needed.
         centre = mu * (max(after, 0.0) / mu) ** _TUNING.centring_power
         d_p, d_n, d_s, d_x, d_a, d_e, _ = affine
+        # The products of moves that the predictor's linearisation leaves out.
         second = (d_a * d_s, -d_a * d_x, -d_e * d_p, d_e * d_n)
         moves = solve(*(centre - product - cross for product, cross in zip(products, second, strict=True)))
         step_p, step_d = self._steps(moves, beta, strength, penalised, _TUNING.step_to_boundary)

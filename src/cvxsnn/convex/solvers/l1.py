@@ -58,7 +58,7 @@ class _Tuning:
     few: float = 1 / 8
     """... and their share below which active sets are faster."""
     settled: float = 1e-9
-    """Gap of a quadratic, relative to what it explains, at which signs are nearly final."""
+    """Gap of a quadratic, relative to its objective, at which signs are nearly final."""
     rough: float = 1e-2
     """Relative gap to which ridge is solved before the first step."""
     many: int = 1000
@@ -96,6 +96,7 @@ class ActiveSet(Solver):
                 n_done += 1
         if n_done < problem.n_outputs:
             gram = _with_quadratic(problem, problem.row_workspace.get(weighted_gram, problem))
+            # The loss has the head's weight: strengths are divided by it instead of multiplying the Gram matrix.
             ridge, rest = problem.l2_strength / head.weight, slice(n_done, None)
             coef[:, rest] = minimise_quadratic(gram, linear[:, rest], strength, ridge, coef[:, rest], budget.deadline)
         status = Status.TIME_LIMIT if budget.is_late else Status.CONVERGED
@@ -108,7 +109,7 @@ def _with_quadratic(problem: ConvexProblem, gram: Tensor) -> Tensor:
 
 
 def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, deadline: float) -> Tensor | None:
-    """Solve over the atoms that are likely to be active, and add what violates optimality; None if they are many."""
+    """Solve over the atoms that are likely to be active, and add violators of optimality; None if they become many."""
     (head,) = problem.heads
     dictionary, weight = problem.dictionary, problem.row_weight
     targets, strength = head.targets[:, output], problem.l1_strength / head.weight
@@ -150,6 +151,7 @@ def _nearly_minimise(
     gram: Tensor, linear: Tensor, l1_strength: float, l2_strength: float, start: Tensor, deadline: float
 ) -> Tensor | None:
     """Return coefficients whose signs are nearly optimal; None if few are active, or G is nearly singular."""
+    # The factor solves ridge, which gives the scale of the first ρ.
     factor, info = torch.linalg.cholesky_ex(gram)
     if bool(info):
         return None
@@ -205,6 +207,7 @@ class ADMM(Solver):
             steps.pull(centre, rho)
             return steps.coef
 
+        # The multiplier of W = Z is a subgradient of s‖Z‖₁, so its entries are at most s.
         multiplier = -(steps.correlation + problem.l2_strength * steps.coef).clamp(-strength, strength)
         rho = _first_rho(strength, problem.l2_strength, steps.coef)
         alternation = _alternate(pull, coef, multiplier, strength, rho, problem.l2_strength)
@@ -243,6 +246,7 @@ def _alternate(
         multiplier = multiplier + rho * (ahead - z)
         yield w, z
         n_steps += 1
+        # A larger ρ draws W to Z, and a smaller one lets Z move: the larger of the two residuals decides.
         if n_steps >= _TUNING.patience:
             apart = float((w - z).norm()) / max(float(z.norm()), 1e-300)
             moved = rho * float((z - before).norm()) / max(float(multiplier.norm()), 1e-300)

@@ -2,7 +2,7 @@
 
 At scores f the loss is replaced by its second-order model, which with the penalty is the problem that
 :mod:`.quadratic` solves. The model covers only the coefficients that are active or violate optimality, so Hessians stay
-small; rows with equal spikes and targets were merged before, so they are also cheap to form.
+small. Rows with equal spikes and targets were merged before, so Hessians are also cheap to form.
 """
 
 from collections.abc import Callable
@@ -54,14 +54,14 @@ class _Point:
     intercept: Tensor
     scores: Tensor
 
-    def towards(self, other: "_Point", step: float) -> "_Point":
-        """Return the point a share ``step`` of the way to another."""
+    def towards(self, target: "_Point", step: float) -> "_Point":
+        """Return the point a share ``step`` of the way to a target."""
         if step == 1.0:
-            return other
+            return target
         return _Point(
-            torch.lerp(self.coef, other.coef, step),
-            torch.lerp(self.intercept, other.intercept, step),
-            torch.lerp(self.scores, other.scores, step),
+            torch.lerp(self.coef, target.coef, step),
+            torch.lerp(self.intercept, target.intercept, step),
+            torch.lerp(self.scores, target.scores, step),
         )
 
 
@@ -133,13 +133,14 @@ def _newton_point(
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
     distinct, column = torch.unique(atoms, return_inverse=True)
     if problem.intercept:
-        ones = torch.arange(problem.n_outputs, device=outputs.device)
+        shifted = torch.arange(problem.n_outputs, device=outputs.device)
         (head,) = problem.heads
         if head.loss.is_shift_invariant:
-            # Nothing changes if all outputs move together: the intercept of the largest class is held fixed.
-            ones = ones[ones != (problem.row_weight @ head.targets).argmax()]
-        outputs = torch.cat((outputs, ones))
-        column = torch.cat((column, torch.full_like(ones, len(distinct))))
+            # The loss does not change if all outputs move together, which would leave the Hessian singular: the
+            # intercept of the largest class is held fixed.
+            shifted = shifted[shifted != (problem.row_weight @ head.targets).argmax()]
+        outputs = torch.cat((outputs, shifted))
+        column = torch.cat((column, torch.full_like(shifted, len(distinct))))
         order = torch.argsort(outputs, stable=True)
         outputs, column = outputs[order], column[order]
     is_coef = column < len(distinct)
@@ -180,6 +181,7 @@ def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
 def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength: float) -> _Point | None:
     """Return the point after a step that lowers the objective enough; None if there is none."""
     gradient = problem.row_weight[:, None] * problem.unit_dual(point.scores)
+    # The penalty is convex: its change over the whole step bounds its slope at the start.
     before, after = (problem.penalty.value(p.coef, strength, problem.l2_strength) for p in (point, target))
     predicted = float((gradient * (target.scores - point.scores)).sum()) + float(after - before)
     step = backtrack(lambda step: _objective(problem, point.towards(target, step), strength), predicted)
@@ -220,7 +222,7 @@ def loss_hessian(
     column, outputs : Tensor of shape (n_entries,)
         Column and output of each entry, sorted by output. Column ``len(atoms)`` is the intercept.
     precision : torch.dtype
-        In which products are formed.
+        Precision of the products.
     """
     size = len(column)
     if hessian_bytes(size) > memory.NEGLIGIBLE:

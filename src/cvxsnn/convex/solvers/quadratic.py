@@ -61,7 +61,7 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor, deadlin
     linear, start : Tensor of shape (p, n_outputs)
     strength : float
     deadline : float
-        When to return the present point, as :func:`.base.is_late` compares it.
+        Time at which to return the present point, for :func:`.base.is_late`.
 
     Returns
     -------
@@ -80,6 +80,7 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor, deadlin
     largest = linear.abs().amax(1)
     lowest = max(strength, _TUNING.negligible * float(largest.max()))
     while True:
+        # Many coordinates violate a much smaller strength, most of them only because the useful ones are still missing.
         level = (_TUNING.fall * level).clamp_min(lowest)
         tolerance = torch.where(level > _TUNING.rounded * largest, 1e-12 * level, _TUNING.negligible * largest)
         levels = level[:, None].expand_as(x)
@@ -108,7 +109,7 @@ def minimise_l1_quadratic(
     tolerance : Tensor of shape (m,)
         Largest violation of the optimality conditions that is left.
     deadline : float
-        When to return the present points, as :func:`.base.is_late` compares it.
+        Time at which to return the present points, for :func:`.base.is_late`.
     """
     return _ActiveSets(gram, linear, strength, start, tolerance).run(max_iterations, deadline)
 
@@ -159,19 +160,21 @@ class _ActiveSets:
         if any(is_over):
             in_support &= ~_mask(is_over, x)
         moved = _sign_step(self._gram, strength, x, gradient, in_support, self._ridge)
+        # A problem whose numbers overflow keeps its point, and ends with it.
         is_lost = ~moved.isfinite().all(1, keepdim=True)
         moved = torch.where(_mask(is_over, x) | is_lost, x, moved)
+        # A step that changes nothing would be repeated for ever.
         stays = (moved == x).all(1).tolist()
         self._x[rows] = moved
         self._open = [problem for problem, stay in zip(self._open, stays, strict=True) if not stay]
 
     def _rows(self) -> slice | Tensor:
-        """Return where the open problems are."""
+        """Return the rows of the open problems."""
         everyone = len(self._open) == len(self._x)
         return slice(None) if everyone else torch.tensor(self._open, device=self._x.device)
 
     def _is_over(self, problem: int, worst: float, rounding: float) -> bool:
-        """Return whether a problem is solved, or as good as rounding lets it be."""
+        """Return whether a problem is solved, to the tolerance or to the limit of rounding."""
         self._n_idle[problem] = 0 if worst < 0.5 * self._best[problem] else self._n_idle[problem] + 1
         self._best[problem] = min(self._best[problem], worst)
         is_rounding = self._n_idle[problem] > _TUNING.max_idle and worst <= max(self._rounding[problem], rounding)
@@ -202,9 +205,9 @@ def _product(gram: Tensor, x: Tensor) -> Tensor:
 
 def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, support: Tensor, ridge: float) -> Tensor:
     """Return the best points on the way to the minimisers over ``support`` with signs held fixed."""
-    places, is_real = _packed_places(support)
-    value, slope, penalty = (_taken(values, places, is_real) for values in (x, gradient, strength))
-    quadratic = _submatrices(gram, places, is_real)
+    positions, is_real = _packed_positions(support)
+    value, slope, penalty = (_taken(values, positions, is_real) for values in (x, gradient, strength))
+    quadratic = _submatrices(gram, positions, is_real)
     while True:
         sign = torch.where(value != 0, value.sign(), -slope.sign())
         direction = solve_semidefinite(quadratic, -(slope + penalty * sign), ridge)
@@ -214,14 +217,16 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, supp
             break
         if len(x) == 1:
             kept = torch.nonzero(stays[0]).squeeze(1)
-            places, value, slope, penalty = (part.index_select(1, kept) for part in (places, value, slope, penalty))
+            positions, value, slope, penalty = (
+                part.index_select(1, kept) for part in (positions, value, slope, penalty)
+            )
             quadratic = quadratic.index_select(1, kept).index_select(2, kept)
         else:
             slope, penalty = torch.where(stays, slope, 0.0), torch.where(stays, penalty, 0.0)
             quadratic = _restricted(quadratic, stays)
     crosses = ((value + direction) * sign < 0) & (penalty > 0) & (value != 0)
     if not bool(crosses.any()):  # padding adds zeros
-        return torch.zeros_like(x).scatter_add_(1, places, value + direction)
+        return torch.zeros_like(x).scatter_add_(1, positions, value + direction)
     crossing = torch.where(crosses, -value / direction, torch.inf)
     # Either stop at one of the crossings, which always descends, or clip everything that crosses within some step,
     # which sets many coordinates to zero at once.
@@ -239,7 +244,7 @@ def _sign_step(gram: Tensor, strength: Tensor, x: Tensor, gradient: Tensor, supp
         clipped.take_along_dim(best[:, :, None], 1)[:, 0],
         torch.where(crossing == end, 0.0, value + end * direction),
     )
-    return torch.zeros_like(x).scatter_add_(1, places, chosen)
+    return torch.zeros_like(x).scatter_add_(1, positions, chosen)
 
 
 def _changes_at_crossings(
@@ -257,11 +262,12 @@ def _changes_at_crossings(
     lost, turned = (torch.cat((part.cumsum(1), part.sum(1, keepdim=True)), dim=1) for part in crossed)
     curvature = (direction * (quadratic @ direction[:, :, None])[:, :, 0]).sum(1, keepdim=True)
     along = ((slope + pull) * direction).sum(1, keepdim=True)
+    # Beyond its crossing |x_j| is −σ_j x_j and no longer σ_j x_j: a difference of −2 σ_j x_j.
     return ends, ends * along + 0.5 * ends.square() * curvature - 2 * (lost + ends * turned)
 
 
-def _packed_places(support: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the places of the true entries of each row, (m, a), padded to the longest; and which are no padding."""
+def _packed_positions(support: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the positions of the true entries of each row, (m, a), padded to the longest; and which are no padding."""
     rows, columns = torch.nonzero(support, as_tuple=True)
     if len(support) == 1 and len(columns):
         return columns[None], None
@@ -269,24 +275,25 @@ def _packed_places(support: Tensor) -> tuple[Tensor, Tensor | None]:
     starts = counts.cumsum(0) - counts
     inside = torch.arange(len(rows), device=rows.device) - starts[rows]
     size = max(1, int(counts.max()))
-    places = rows.new_zeros(len(support), size)
-    places[rows, inside] = columns
-    return places, torch.arange(size, device=rows.device) < counts[:, None]
+    positions = rows.new_zeros(len(support), size)
+    positions[rows, inside] = columns
+    return positions, torch.arange(size, device=rows.device) < counts[:, None]
 
 
-def _taken(values: Tensor, places: Tensor, is_real: Tensor | None) -> Tensor:
-    chosen = values.gather(1, places)
+def _taken(values: Tensor, positions: Tensor, is_real: Tensor | None) -> Tensor:
+    chosen = values.gather(1, positions)
     return chosen if is_real is None else torch.where(is_real, chosen, 0.0)
 
 
-def _submatrices(gram: Tensor, places: Tensor, is_real: Tensor | None) -> Tensor:
-    """Return the rows and columns of the Gram matrix at these places, (m, a, a)."""
+def _submatrices(gram: Tensor, positions: Tensor, is_real: Tensor | None) -> Tensor:
+    """Return the rows and columns of the Gram matrix at these positions, (m, a, a)."""
     if is_real is None:
-        return gram.index_select(0, places[0]).index_select(1, places[0])[None]
-    return _restricted(gram[places[:, :, None], places[:, None, :]], is_real)
+        return gram.index_select(0, positions[0]).index_select(1, positions[0])[None]
+    return _restricted(gram[positions[:, :, None], positions[:, None, :]], is_real)
 
 
 def _restricted(quadratic: Tensor, stays: Tensor) -> Tensor:
-    """Return the matrices with a one on the diagonal, and nothing beside it, where a coordinate does not stay."""
+    """Return the matrices with rows and columns of the identity for coordinates that do not stay."""
+    # The identity leaves a factor possible, and with a slope of zero such a coordinate does not move.
     identity = torch.eye(quadratic.shape[1], dtype=quadratic.dtype, device=quadratic.device)
     return torch.where(stays[:, :, None] & stays[:, None, :], quadratic, identity)

@@ -35,6 +35,7 @@ class Reference(Solver):
             width = 1.0
             while width >= NARROWEST and not search.is_over and search.n_iterations < budget.max_iterations:
                 search.run(problem.smoothed(width), until_width=width)
+                # A narrower width costs shorter steps, so each stage starts from the solution of a wider one.
                 width *= 0.3
         status = Status.TIME_LIMIT if budget.is_late else Status.ITERATION_LIMIT
         status = Status.CONVERGED if search.has_converged else status

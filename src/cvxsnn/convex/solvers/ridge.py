@@ -12,7 +12,7 @@ so that one Cholesky factor serves all outputs. With more atoms than rows it is 
 :math:`rI + SS^\top`, where :math:`S = \mathrm{diag}(v)^{1/2} D`.
 
 If the columns do not fit into memory as numbers, products unpack one block of rows at a time, and the preconditioner is
-:math:`c\,(G - \bar d \bar d^\top) + rI` with the mean curvature c, so that one matrix of float32 is held. Its factor
+:math:`c\,(G - \bar d \bar d^\top) + rI` with the mean curvature c, so that memory holds one float32 matrix. Its factor
 overwrites the lower triangle, and the upper one keeps the matrix for another c.
 
 At any point the gap is the squared norm of the gradient over 2r, apart from the balance of an intercept. This gives the
@@ -36,7 +36,7 @@ from .base import Budget, Solver, SolverResult, Status, is_late
 
 
 def must_stream(problem: ConvexProblem) -> bool:
-    """Return whether rows are many, columns would hardly fit as numbers, and a matrix of all atoms does."""
+    """Return whether there are many rows, and memory has room for a matrix of all atoms but not for the columns."""
     dictionary = problem.dictionary
     available = available_bytes(dictionary.device)
     if available is None or not dictionary.is_in_memory or dictionary.n_rows < dictionary.n_atoms:
@@ -118,8 +118,9 @@ class RidgeCG(Solver):
             self._minimise(problem.part(output), result.coef[:, output], result.intercept[output], budget)
             for output in problem.independent_outputs()
         ]
-        status = max((one.status for one in alone), key=list(Status).index)
-        coef, intercept = torch.cat([one.coef for one in alone], dim=1), torch.cat([one.intercept for one in alone])
+        status = max((part.status for part in alone), key=list(Status).index)
+        coef = torch.cat([part.coef for part in alone], dim=1)
+        intercept = torch.cat([part.intercept for part in alone])
         return SolverResult(coef, intercept, status)
 
     def _minimise(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
@@ -161,7 +162,7 @@ _TUNING = _Tuning()
 class RidgeSteps:
     """An iterate of ridge, the gradient there, and the precision in which its Newton systems are solved.
 
-    ``pull`` minimises instead with another quadratic beside that of the problem, ½ρ‖W − V‖².
+    ``pull`` adds another quadratic to that of the problem, ½ρ‖W − V‖².
     """
 
     def __init__(
@@ -195,6 +196,7 @@ class RidgeSteps:
             has_improved = gap < 0.9 * best_gap or primal < (1 - 1e-3 * budget.tolerance) * best_primal
             n_idle = 0 if has_improved else n_idle + 1
             best_gap, best_primal = min(gap, best_gap), min(primal, best_primal)
+            # Float32 comes first: a stall there is a matter of precision, and not the end.
             is_last = self._precision == torch.float64
             if not self._advance(budget.tolerance * primal, gap) or n_idle > _TUNING.max_idle:
                 if is_last:
@@ -245,6 +247,7 @@ class RidgeSteps:
             system,
             -gradient.T,
             forcing=min(_TUNING.forcing, sqrt(gap)),
+            # The gap is ‖gradient‖² / 2r: a residual of this norm uses up no more than its share.
             enough=sqrt(2 * problem.l2_strength * _TUNING.last_share * enough),
             constant_enough=_TUNING.constant_share * enough,
             deadline=self._deadline,
@@ -256,6 +259,7 @@ class RidgeSteps:
         self.scores = self.scores + step * d_scores
         self._update_gradient()
         if step < _TUNING.short:
+            # The damping is a ridge on the step, so it leaves the minimiser where it is.
             self._damping = _TUNING.damping * max(self._damping, problem.l2_strength)
         else:
             eased = self._damping / _TUNING.damping
@@ -273,6 +277,7 @@ class RidgeSteps:
             return float(of_loss + (pull * move).sum())
 
         first = slope(0.0)
+        # Not `first >= 0`: NaN must end the search too.
         if not first < 0:
             return 0.0
         low, high, step = 0.0, 1.0, 1.0
@@ -319,6 +324,7 @@ class _Columns(ABC):
         """Return the preconditioned residual; its last column is that of the intercept."""
         if not self.problem.intercept:
             return torch.cat((self._solve(residual[:, :-1]), residual[:, -1:]), dim=1)
+        # Centred columns do not couple with the intercept: eliminate it, solve, and substitute back.
         constant, mean = residual[:, -1:], self.mean.to(residual.dtype)
         solved = self._solve(residual[:, :-1] - constant * mean)
         return torch.cat((solved, constant / self.mass - (solved @ mean)[:, None]), dim=1)
@@ -383,12 +389,13 @@ class _StreamedColumns(_Columns):
         self.release()
         self.mass, self.ridge, workspace = mass, ridge, self.problem.row_workspace
         self.mean = workspace.get(_plain_means, self.problem)
-        gram, more = workspace.get(_centred_gram, self.problem), ridge / mass
+        gram, raised = workspace.get(_centred_gram, self.problem), ridge / mass
         for _ in range(12):  # float32 may leave the matrix no factor: raise the ridge
-            self._factor = FactorInPlace(gram, more)
-            if self._factor.is_whole:
+            self._factor = FactorInPlace(gram, raised)
+            if self._factor.is_complete:
                 break
-            more *= 4
+            # Only the preconditioner has the larger ridge: it affects the speed and not the solution.
+            raised *= 4
 
     def release(self) -> None:
         """Restore the Gram matrix; the preconditioner must be formed again."""
@@ -397,7 +404,8 @@ class _StreamedColumns(_Columns):
         self.ridge = -1.0
 
     def _solve(self, rights: Tensor) -> Tensor:
-        if self._factor is None or not self._factor.is_whole:
+        # Without a factor, conjugate gradients run without a preconditioner.
+        if self._factor is None or not self._factor.is_complete:
             return rights
         return (self._factor.solve(rights.T.float().contiguous()).T / self.mass).to(rights.dtype)
 
@@ -416,6 +424,7 @@ class _System:
 
     def row_curvature(self) -> Tensor:
         """Return the diagonal of the rows' Hessians, its mean over the outputs."""
+        # Hessians are diag(c) − vvᵀ, so their diagonals are c − v².
         diagonal = self.curvature if self.coupling is None else self.curvature - self.coupling.square()
         return diagonal.mean(0).clamp_min(0)
 
@@ -436,7 +445,7 @@ class _System:
         return product
 
     def fixed(self, direction: Tensor) -> Tensor:
-        """Remove the parts of a direction that change nothing: a constant in all outputs, an unused intercept."""
+        """Remove the parts of a direction without effect: a constant in all outputs, an unused intercept."""
         if not self.has_intercept:
             direction[:, -1] = 0.0
         elif self.is_shift_invariant:
