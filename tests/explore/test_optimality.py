@@ -64,8 +64,8 @@ def test_other_data_show_the_certificate_alone_and_say_so(model):
     alone = view(model, OTHER, OTHER_LABELS, max_seconds=60)
     assert alone.optimality.certificate == model.certificate_
     assert alone.optimality.moments == alone.path.points == []
-    assert "training data are not at hand" in alone.optimality.source
-    assert "training data are not at hand" in alone.path.note
+    assert "training data are not available" in alone.optimality.source
+    assert "training data are not available" in alone.path.note
 
 
 def test_the_path_has_optima_of_the_same_neurons(model, found):

@@ -43,6 +43,7 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> SimpleNam
         network with weights of that many bits. ``groups``, each with ``name``, ``n_samples``, and ``spikes`` and
         ``synaptic`` operations per sequence.
     """
+    # Counting takes a roll-out of all layers, so a sample has to do.
     counted, parts = _count(subject, evenly(rows, LIMITS.counted)), summarise(subject.network)
     layers = [
         {

@@ -39,11 +39,11 @@ class Moment:
 
 
 _NO_DATA = (
-    "The training data are not at hand: only what is stored with the model is shown. Pass them as training data "
+    "The training data are not available, so only results stored with the model are shown. Pass the training data "
     "(--train FILE on the command line) to see more."
 )
 
-_NO_TIME = "There was no time for solving the problem again: only what is stored with the model is shown."
+_NO_TIME = "There was no time to solve the problem again, so only results stored with the model are shown."
 
 
 def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -> SimpleNamespace:

@@ -124,6 +124,7 @@ class Subject:
         if isinstance(estimator, SpikingClassifier):
             classes, targets = tuple(map(str, estimator.classes_)), np.searchsorted(estimator.classes_, targets)
         fitted = None
+        # Only a read-out with a certificate is explained by the data that it was fitted to.
         if estimator.certificate_ is not None:
             of_fit = (X, y) if training is None else (transform(training[0]), *training[1:])
             fitted = _training_data(estimator, *of_fit)

@@ -83,6 +83,7 @@ def plot_raster(
     n_steps, n_neurons = drawn.shape
     steps, neurons = torch.nonzero(drawn.cpu(), as_tuple=True)
     axes.scatter(steps.numpy() + 1, neurons.numpy() + 1, marker="|", s=2500 / max(n_neurons, 20), color="black")
+    # The axis points down, so that the strongest neuron is on top.
     axes.set(xlim=(0.5, n_steps + 0.5), ylim=(n_neurons + 1, 0), xlabel="step", ylabel=label, title=title)
     axes.locator_params(integer=True)
     return axes
@@ -96,7 +97,7 @@ def plot_membranes(
 ) -> Axes:
     """Plot membranes of LIF neurons of the last hidden layer over time, with a mark for each spike.
 
-    They are centred at the threshold: a neuron fires where its membrane is at zero or above, and is reset in the next
+    They are centred at the threshold: a neuron fires if its membrane is at zero or above, and is reset in the next
     step.
 
     Parameters
@@ -104,7 +105,7 @@ def plot_membranes(
     network : SpikingNetwork or fitted estimator
         The model.
     sequence : array of shape (n_steps, n_features)
-        What it reads.
+        The input of the network.
     neurons : sequence of int, optional
         Numbers ``subnetwork * width + neuron``; by default the three that are read with the largest weights.
     axes : Axes, optional
@@ -411,6 +412,7 @@ def plot_health(dictionaries: Mapping[str, DictionaryHealth], axes: Axes | None 
         widths = [health.shares[label] for health in dictionaries.values()]
         axes.barh(list(dictionaries), widths, left=starts, color=colour, label=label)
         starts = [start + width for start, width in zip(starts, widths, strict=True)]
+    # Bars start at the bottom, but the first name belongs on top.
     axes.invert_yaxis()
     axes.set(xlabel="share of witnesses", title="Dictionary health")
     axes.figure.legend(fontsize="small", ncols=4, loc="outside lower center")

@@ -59,6 +59,7 @@ def plot_confusion(model: SpikingClassifier | Pipeline, X: Any, y: Any, axes: Ax
     n_right, n_samples = int(np.trace(counts)), int(counts.sum())
     size = min(9.0, 2.5 + 0.4 * len(classes))
     axes = axes or plt.subplots(figsize=(size + 1, size), layout="constrained")[1]
+    # Classes without sequences have no shares.
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="none")
     axes.figure.colorbar(image, ax=axes, label="share of the true class")
@@ -83,7 +84,7 @@ def plot_certificate(
     *,
     max_seconds: float = 30.0,
 ) -> Axes:
-    """Plot how the objective and the lower bound meet as the solver goes on.
+    """Plot how the objective and the lower bound approach each other over the iterations.
 
     The problem is solved again with more and more iterations, and each result is certified.
 

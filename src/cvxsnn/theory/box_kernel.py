@@ -254,7 +254,7 @@ def survey(problem: Problem, centre: Any, half: Any) -> Any:
         [np.int64(0) for _ in range(0)],  # empty, and yet Numba can infer its type
     )
     gains = np.empty((n_events, 2, n_outputs), np.int64)
-    waiting = np.empty((problem.depth + 2, 3), np.int64)  # events, and from which side of which other they follow
+    waiting = np.empty((problem.depth + 2, 3), np.int64)  # event, the event before it, and the side of that one
     n_kept = 0
     for root in problem.roots:
         first, _, _ = _settle(events, root, centre, half, total)
@@ -347,8 +347,8 @@ def _tilted(normals: Any, opened: _Open, n_open: int, half: Any, highest: Any, l
     .. math:: w [z \ge 0] \le w + \kappa z, \; 0 \le \kappa \le w / m \quad (w > 0), \qquad
               w [z \ge 0] \le -\kappa z, \; 0 \le \kappa \le -w / M \quad (w < 0).
 
-    So the constant bound may be tilted by any such slopes, which oppose each other where samples cannot all have their
-    way. The slope of a sample is the largest one if the centre is on its worse side, and zero otherwise. No term is
+    So the constant bound may be tilted by any such slopes, which oppose each other if no neuron suits all samples. The
+    slope of a sample is the largest one if the centre is on its worse side, and zero otherwise. No term is
     larger than what its sample can change, so that rounding changes less than 1e-9 of that.
     """
     worst, tilt = 0.0, np.zeros(len(half))
@@ -398,7 +398,7 @@ def _try_points(
     events: Events, opened: _Open, n_open: int, centre: Any, half: Any, total: Any, sign: int, shares: Any,
     is_group: bool, best: float, best_point: Any,
 ) -> float:  # fmt: skip
-    """Compare the sums at the centre and, where few events are open, at the most promising corner with the best one.
+    """Compare the sums at the centre and, if few events are open, at the most promising corner with the best one.
 
     ``shares`` receives, for each axis, how strongly the open sums depend on it.
     """
@@ -475,7 +475,7 @@ def explore(
     codes, n_codes = np.empty((n_boxes, n_rest), np.uint8), np.zeros(n_boxes, np.int64)
     rest, rest_bounds = np.empty((n_boxes, n_rest, 2, dimension), np.int64), np.zeros((n_boxes, n_rest))
     bounds, values, points = np.zeros(n_boxes), np.zeros(n_boxes), np.zeros((n_boxes, dimension), np.int64)
-    # One row per level of the tree of boxes: what is open on a box and on its ancestors.
+    # One row per level of the tree of boxes: the open samples of a box and of its ancestors.
     opened = np.empty((n_levels + 1, 3, n_samples), np.int64)
     n_open, totals = np.zeros(n_levels + 1, np.int64), np.zeros((n_levels + 1, n_outputs), np.int64)
     sizes = np.zeros(n_levels + 1)
@@ -499,7 +499,7 @@ def explore(
                 total = totals[level]
                 total[:] = totals[level - 1] if level > 0 else problem.offset
                 highest[:], lowest[:] = 0, 0
-                # What is decided on a box is decided on its parts: only its open trees are followed further.
+                # Events that are decided on a box are decided on its parts: only open trees are followed further.
                 for j in range(n_open[level - 1] if level > 0 else n_samples):
                     event = opened[level - 1, 0, j] if level > 0 else problem.roots[j]
                     event, middle, reach = _settle(events, event, centre, half, total)

@@ -1,9 +1,9 @@
 """The largest price of any neuron, by branch and bound over boxes of parameters with exact integers.
 
 Scaling a neuron changes no spike, so its parameters lie on the surface of a cube: the faces are the first boxes. The
-kernel bounds a box by what each sample can still contribute, and halves it until the bound is small enough. Where many
-events meet in one point, halving would go on for ever. Then all neurons near that point are those of a problem with
-fewer samples and fewer dimensions, which is searched in the same way.
+kernel bounds a box by the largest contribution of each sample, and halves it until the bound is small enough. If many
+events meet in one point, halving would never end. But all neurons near that point are those of a problem with fewer
+samples and fewer dimensions, which is searched in the same way.
 """
 
 import time
@@ -199,7 +199,7 @@ def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
 
 
 @dataclass
-class Found:
+class SearchResult:
     """Result of a search, updated while it runs.
 
     Parameters
@@ -338,60 +338,60 @@ class BoxSearch:
     start: IntArray | None = None
     is_inner: bool = False
 
-    def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> Found:
-        """Search all parameters, or go on with an earlier search of the same trees."""
-        found = Found()
-        self._try(trees, np.zeros(trees.normals.shape[1], dtype=object), found)  # fires always
-        found.bound = found.value
+    def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> SearchResult:
+        """Search all parameters, or resume an earlier search of the same trees."""
+        result = SearchResult()
+        self._try(trees, np.zeros(trees.normals.shape[1], dtype=object), result)  # fires always
+        result.bound = result.value
         if len(trees.roots) == 0 or not trees.normals.any():
-            return found
+            return result
         frame = Coordinates.of(trees) if resumed is None else resumed.frame
         # No sum exceeds all gains together: a valid bound even if nothing is searched.
         limit = self._size(np.abs(trees.offset) + np.abs(trees.gains).max(1, initial=0).sum(0))
         if frame.n_excess > _SETTINGS.max_excess:
-            found.is_exact = found.is_finished = False
-            found.bound = limit
-            return found
+            result.is_exact = result.is_finished = False
+            result.bound = limit
+            return result
         boxes = frame.faces()
         if resumed is not None and resumed.left is not None:
-            boxes, found.bound = resumed.left, max(found.bound, resumed.bound)
-        found.proof = (resumed or Proof(frame)) if self.keeps_proof else None
+            boxes, result.bound = resumed.left, max(result.bound, resumed.bound)
+        result.proof = (resumed or Proof(frame)) if self.keeps_proof else None
         known: Known = {}
         # Good neurons come first: a large value lets a thorough search drop more boxes.
         if boxes.n_boxes and not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
-            self._look_around(frame, found)
+            self._look_around(frame, result)
         n_before_first: int | None = None
         while boxes.n_boxes:
-            if n_before_first is None and found.value > self.enough:
-                n_before_first = found.n_boxes
-            # A search that is content with some neurons goes on for as long as it took to find the first.
-            is_content = not self.is_thorough and n_before_first is not None and found.n_boxes >= 2 * n_before_first
+            if n_before_first is None and result.value > self.enough:
+                n_before_first = result.n_boxes
+            # Unless it is thorough, a search stops after twice the number of boxes that the first neuron took.
+            is_content = not self.is_thorough and n_before_first is not None and result.n_boxes >= 2 * n_before_first
             if is_content and not self.is_inner:
-                self._climb(frame, frame.points(np.array([neuron for _, neuron in found.parameters])), found)
-            is_stopped = self.pulse is not None and self.pulse(found.n_boxes, boxes.n_boxes)
-            if is_content or is_stopped or found.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
-                found.is_finished = False
-                # The bound of a parent may be smaller than that of a part, but the checker sees each part by itself.
-                bounds = boxes.bounds if found.proof is None else bound_boxes(frame.problem, boxes, self.enough)[0]
-                found.bound = max(found.bound, float(np.minimum(bounds, limit).max()))
+                self._climb(frame, frame.points(np.array([neuron for _, neuron in result.parameters])), result)
+            is_stopped = self.pulse is not None and self.pulse(result.n_boxes, boxes.n_boxes)
+            if is_content or is_stopped or result.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
+                result.is_finished = False
+                # The bound of a parent may be smaller than that of a part, but the checker bounds each part separately.
+                bounds = boxes.bounds if result.proof is None else bound_boxes(frame.problem, boxes, self.enough)[0]
+                result.bound = max(result.bound, float(np.minimum(bounds, limit).max()))
                 break
-            batch, boxes = boxes.split(min(_SETTINGS.batch, self.max_boxes - found.n_boxes))
+            batch, boxes = boxes.split(min(_SETTINGS.batch, self.max_boxes - result.n_boxes))
             if not self.is_inner:
                 centres = batch.centres[: _SETTINGS.n_centres]
-                self._climb(frame, centres / np.maximum(1, abs(centres).max(1, keepdims=True, initial=0)), found)
+                self._climb(frame, centres / np.maximum(1, abs(centres).max(1, keepdims=True, initial=0)), result)
             remaining = [boxes]
-            for part, outcome in self._explore(frame, batch, found):
-                remaining += self._take(frame, part, outcome, known, found)
+            for part, outcome in self._explore(frame, batch, result):
+                remaining += self._take(frame, part, outcome, known, result)
             boxes = Boxes(*map(np.concatenate, zip(*remaining, strict=True)))
-        return found
+        return result
 
-    def _explore(self, frame: Coordinates, boxes: Boxes, found: Found) -> list[tuple[Boxes, Outcome]]:
+    def _explore(self, frame: Coordinates, boxes: Boxes, result: SearchResult) -> list[tuple[Boxes, Outcome]]:
         """Search boxes with the kernel, in several threads if there are many."""
-        is_early = found.n_boxes < _SETTINGS.batch * _SETTINGS.first_budget
+        is_early = result.n_boxes < _SETTINGS.batch * _SETTINGS.first_budget
         budget = _SETTINGS.first_budget if is_early else _SETTINGS.budget
-        budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // boxes.n_boxes))
+        budget = max(1, min(budget, (self.max_boxes - result.n_boxes) // boxes.n_boxes))
         # A thorough search drops boxes that cannot beat the best neuron; otherwise only ``enough`` is proven.
-        target = float(max(self.enough, found.value) if self.is_thorough else self.enough)
+        target = float(max(self.enough, result.value) if self.is_thorough else self.enough)
         # Each side is halved at most ``frame.n_levels`` times.
         n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
 
@@ -408,17 +408,19 @@ class BoxSearch:
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(search, [part for part in parts if part.n_boxes]))
 
-    def _take(self, frame: Coordinates, boxes: Boxes, outcome: Outcome, known: Known, found: Found) -> Iterator[Boxes]:
-        """Store what the kernel found in some boxes, and yield the parts that are still to be searched."""
+    def _take(
+        self, frame: Coordinates, boxes: Boxes, outcome: Outcome, known: Known, result: SearchResult
+    ) -> Iterator[Boxes]:
+        """Store the kernel's results for some boxes, and yield the parts that are still to be searched."""
         codes = [outcome.codes[i, :n_codes] for i, n_codes in enumerate(outcome.n_codes)]
-        found.n_boxes += sum(int((code != END.left).sum()) for code in codes)
-        found.bound = max(found.bound, float(outcome.bounds.max()))
+        result.n_boxes += sum(int((code != END.left).sum()) for code in codes)
+        result.bound = max(result.bound, float(outcome.bounds.max()))
         for i, code in enumerate(codes):
-            if found.proof is not None:
-                found.proof.codes[key_of(boxes.centres[i], boxes.halves[i])] = bytearray(code.tobytes())
+            if result.proof is not None:
+                result.proof.codes[key_of(boxes.centres[i], boxes.halves[i])] = bytearray(code.tobytes())
             # Neurons below the best one are kept too: column generation adds several at a time.
-            if outcome.values[i] > min(found.value, self.enough):
-                self._try(frame.trees, frame.parameters(outcome.points[i]), found)
+            if outcome.values[i] > min(result.value, self.enough):
+                self._try(frame.trees, frame.parameters(outcome.points[i]), result)
             ends = code[code >= END.last]
             n_ends, is_left = len(ends), ends == END.left
             if n_ends == 0:
@@ -429,77 +431,77 @@ class BoxSearch:
                 yield parts
                 continue
             yield parts.take(is_left)
-            yield self._look_closely(frame, parts.take(~is_left), ends[~is_left] == END.last, known, found)
+            yield self._look_closely(frame, parts.take(~is_left), ends[~is_left] == END.last, known, result)
 
     def _look_closely(
-        self, frame: Coordinates, boxes: Boxes, is_last: npt.NDArray[np.bool_], known: Known, found: Found
+        self, frame: Coordinates, boxes: Boxes, is_last: npt.NDArray[np.bool_], known: Known, result: SearchResult
     ) -> Boxes:
         """Search boxes in which events meet, as problems with fewer samples; return those that must be halved."""
         halved = []
         for number in range(boxes.n_boxes):
             bound, centre, half = float(boxes.bounds[number]), boxes.centres[number], boxes.halves[number]
             # A box below the bound that was reached elsewhere cannot change the result.
-            is_enough = bound <= max(self.enough, found.value, found.bound)
-            if is_enough or (found.value > self.enough and not self.is_thorough):
-                found.bound = max(found.bound, bound)
+            is_enough = bound <= max(self.enough, result.value, result.bound)
+            if is_enough or (result.value > self.enough and not self.is_thorough):
+                result.bound = max(result.bound, bound)
                 continue
             for factor in _SETTINGS.enlarged if is_last[number] else (1,):
                 parts = survey(frame.problem, centre, np.where(half <= 1, factor * half, half))
                 # Boxes around the same point have the same open trees, which are searched once.
                 key = b"|".join(part.tobytes() for part in parts)
                 if key not in known:
-                    known[key] = self._search_near(frame, frame.trees.within(*parts), centre, found)
+                    known[key] = self._search_near(frame, frame.trees.within(*parts), centre, result)
                 if known[key][0] < bound:
                     bound = known[key][0]
-                    if found.proof is not None:
-                        found.proof.closer[key_of(centre, half)] = (factor, known[key][1])
-                if bound <= max(self.enough, found.value):
+                    if result.proof is not None:
+                        result.proof.closer[key_of(centre, half)] = (factor, known[key][1])
+                if bound <= max(self.enough, result.value):
                     break
             # A box of the smallest size cannot be halved: its bound counts, however large.
-            if is_last[number] or bound <= max(self.enough, found.value):
-                found.bound = max(found.bound, bound)
+            if is_last[number] or bound <= max(self.enough, result.value):
+                result.bound = max(result.bound, bound)
             else:
                 halved.append(number)
-                if found.proof is not None:  # the proofs of its halves replace that of the box
-                    found.proof.closer.pop(key_of(centre, half), None)
+                if result.proof is not None:  # the proofs of its halves replace that of the box
+                    result.proof.closer.pop(key_of(centre, half), None)
         # Parts are surveyed again only when they are much smaller.
         rest = boxes.take(np.array(halved, dtype=np.int64))
         return rest._replace(closest=rest.halves.max(1, initial=0) // 8)
 
     def _search_near(
-        self, frame: Coordinates, near: SpikeTrees, centre: npt.NDArray[np.int64], found: Found
+        self, frame: Coordinates, near: SpikeTrees, centre: npt.NDArray[np.int64], result: SearchResult
     ) -> tuple[float, Proof | None]:
         """Return a bound on the open parts near a point: infinity, or the result of a search in fewer dimensions."""
         rank = len(pivot_columns(near.normals)) if len(near.roots) else 0
         # Only a search in fewer dimensions is sure to end.
         if rank == len(frame.columns):
             return inf, None
-        enough, max_boxes = max(self.enough, found.value), self.max_boxes - found.n_boxes
-        result = replace(self, enough=enough, max_boxes=max_boxes, is_inner=True).run(near)
-        found.n_boxes += result.n_boxes
-        found.is_finished = found.is_finished and result.is_finished
-        if result.value > found.value and len(near.roots):
+        enough, max_boxes = max(self.enough, result.value), self.max_boxes - result.n_boxes
+        inner = replace(self, enough=enough, max_boxes=max_boxes, is_inner=True).run(near)
+        result.n_boxes += inner.n_boxes
+        result.is_finished = result.is_finished and inner.is_finished
+        if inner.value > result.value and len(near.roots):
             point = common_zero(near.normals, frame.parameters(centre))
-            step = result.parameters[0][1]
+            step = inner.parameters[0][1]
             for shift in (0, 8, 16, 24, 32, 48):  # closer and closer to the point, until the other spikes are kept
                 moved = [(int(x) << shift) + int(y) for x, y in zip(point, step, strict=True)]
-                self._try(frame.trees, np.array(moved, dtype=object), found)
-                if found.value >= result.value:
+                self._try(frame.trees, np.array(moved, dtype=object), result)
+                if result.value >= inner.value:
                     break
-        return result.bound, result.proof
+        return inner.bound, inner.proof
 
-    def _look_around(self, frame: Coordinates, found: Found) -> None:
+    def _look_around(self, frame: Coordinates, result: SearchResult) -> None:
         """Search lines from the neurons in ``start`` and from random points."""
         if self.start is not None and len(self.start):
-            self._climb(frame, frame.points(self.start), found)
+            self._climb(frame, frame.points(self.start), result)
         for n_points in _SETTINGS.n_points:
             # The seed is a function of the problem, so that equal problems have equal searches.
             seed = int(np.abs(frame.trees.gains).sum() % 2**31) + n_points
-            self._climb(frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), found)
-            if found.value > self.enough or time.monotonic() >= self.deadline:
+            self._climb(frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), result)
+            if result.value > self.enough or time.monotonic() >= self.deadline:
                 return
 
-    def _climb(self, frame: Coordinates, points: npt.NDArray[np.float64], found: Found) -> None:
+    def _climb(self, frame: Coordinates, points: npt.NDArray[np.float64], result: SearchResult) -> None:
         """Search lines from some points for neurons with large sums."""
         normals, trees = frame.normals.astype(np.float64), frame.trees
         normals /= max(1.0, float(abs(normals).max()))
@@ -509,20 +511,20 @@ class BoxSearch:
             problem = frame.problem._replace(
                 events=frame.problem.events._replace(normals=normals, gains=gains), offset=offset
             )
-            ends, sizes = climb(problem, frame.has_wall, points, _SETTINGS.n_sweeps, len(found.parameters))
+            ends, sizes = climb(problem, frame.has_wall, points, _SETTINGS.n_sweeps, len(result.parameters))
             rounded = np.rint(ends * 2.0**_SETTINGS.point_bits).astype(np.int64)
-            for point in rounded[sizes > min(self.enough, found.value)]:
-                self._try(trees, frame.parameters(point), found)
+            for point in rounded[sizes > min(self.enough, result.value)]:
+                self._try(trees, frame.parameters(point), result)
 
-    def _try(self, trees: SpikeTrees, parameters: IntArray, found: Found) -> None:
+    def _try(self, trees: SpikeTrees, parameters: IntArray, result: SearchResult) -> None:
         """Compute the exact sum of a neuron, and keep the neuron if the sum is among the largest."""
         if trees.has_wall and int(parameters[-1]) < 0:
             return
         size = self._size(np.abs(trees.value_at(parameters)))
         if size > 0:
-            insort(found.parameters, (size, parameters), key=lambda entry: -entry[0])
-            del found.parameters[_SETTINGS.max_neurons :]
-            found.value = max(found.value, size)
+            insort(result.parameters, (size, parameters), key=lambda entry: -entry[0])
+            del result.parameters[_SETTINGS.max_neurons :]
+            result.value = max(result.value, size)
 
     def _size(self, sums: npt.NDArray[np.int64]) -> float:
         """Return the size of a sum, rounded up, from the sizes of its entries."""

@@ -76,7 +76,7 @@ def write_certificate(
     path : str or path
         The file, in the JSON format.
     result : CompleteSolution
-        What :func:`solve_complete` returned, for the squared or the logistic loss and the L1 penalty.
+        The result of :func:`solve_complete`, for the squared or the logistic loss and the L1 penalty.
     inputs : array of shape (n_samples, n_steps, n_features)
         The sequences.
     tol : float
@@ -89,7 +89,7 @@ def write_certificate(
     Returns
     -------
     Certificate
-        What the file proves.
+        The certificate that the file proves.
 
     Examples
     --------
@@ -144,7 +144,7 @@ class SearchHints(NamedTuple):
 
 
 class Hints(NamedTuple):
-    """Where a search resumes. Types, sizes and ranges are checked; bounds and objectives are computed again."""
+    """Starting points of a search. Types, sizes and ranges are checked; bounds and objectives are computed again."""
 
     neurons: IntArray
     generated: IntArray
@@ -152,7 +152,7 @@ class Hints(NamedTuple):
 
 
 def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events: LIFEvents) -> Hints:
-    """Return where a search resumes, from a file about the same data and objective."""
+    """Return the starting points of a search from a file about the same data and objective."""
     try:
         file = parse(Path(path).read_text())
         if not isinstance(file, dict) or file.get("format") != FORMAT:
@@ -164,7 +164,7 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
         changed = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
         if changed:
             raise InvalidInputError(
-                "expected a certificate file about the same data and objective, to go on with it, got one with another "
+                "expected a certificate file about the same data and objective, to resume it, got one with another "
                 f"{', '.join(changed)}: give another name than {path}"
             )
         # The fields of an unfinished search replace those of the file, and are read in the same way.
@@ -182,7 +182,7 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
         if isinstance(error, CvxsnnError):
             raise
         raise DataFileError(
-            f"expected a certificate file as cvxsnn writes it, to go on with it, got a damaged or changed one: {path}; "
+            f"expected a certificate file as cvxsnn writes it, to resume it, got a damaged or changed one: {path}; "
             "give another name"
         ) from None
 
@@ -226,7 +226,7 @@ def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[
 
 
 def network_of(solution: Solution, parameters: IntArray, generated: IntArray) -> dict[str, Any]:
-    """Return the network, its objective, and all neurons with which a search can start."""
+    """Return the network, its objective, and all neurons that a search can start from."""
     return {
         "primal": solution.certificate.primal,
         "neurons": read_neurons(solution, parameters),
@@ -257,18 +257,18 @@ def search_boxes(
     enough = (1 + tol) * problem.l1_strength / unit * scale
     trees = SpikeTrees.of(events, spread_over_steps(dual, readout, events))
     search = BoxSearch(enough, deadline=time.monotonic() + max_seconds, keeps_proof=True, pulse=pulse)
-    found = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
+    result = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
     # The checker compares integers. A larger bound is still valid.
-    limit = ceil(Fraction(found.bound) / scale)
+    limit = ceil(Fraction(result.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
     return {
         "lower_bound": certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs),
         "dual_exponent": round(np.log2(unit)),
         "dual": dual,
         "price_bound": limit,
-        "proofs": _table(found.proof),
-        "is_finished": found.is_finished,
-        "violators": [neuron for size, neuron in found.parameters if size > enough][: _SETTINGS.n_violators],
+        "proofs": _table(result.proof),
+        "is_finished": result.is_finished,
+        "violators": [neuron for size, neuron in result.parameters if size > enough][: _SETTINGS.n_violators],
     }
 
 

@@ -278,7 +278,7 @@ def read_search(number: int, search: Any, width: int) -> Search:
 
 
 class Event(NamedTuple):
-    """An event of a sequence; first what is about silence, then what is about a spike."""
+    """An event of a sequence; pairs are for silence and for a spike."""
 
     normal: Vector
     adds: tuple[Vector, Vector]
@@ -288,7 +288,7 @@ class Event(NamedTuple):
 
 
 class Work:
-    """Counts what is done, and ends it at a limit."""
+    """Counts operations, and stops the check at a limit."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
@@ -363,17 +363,17 @@ def common_multiple(vector: Vector, other: Vector) -> tuple[int, int] | None:
 
 def is_decided(normal: Vector, known: Vector, fired: int, has_wall: bool) -> bool:
     """Return whether an event is on the side on which a known event is, for all neurons (step 4)."""
-    found = common_multiple(normal[:-1], known[:-1])
-    if found is None:
+    factors = common_multiple(normal[:-1], known[:-1])
+    if factors is None:
         return False
-    rest = found[0] * normal[-1] - found[1] * known[-1]
+    rest = factors[0] * normal[-1] - factors[1] * known[-1]
     return rest == 0 or (has_wall and (rest > 0) == bool(fired))
 
 
 def simplify(
     tree: Event | None, known: tuple[tuple[Vector, int], ...], nothing: Vector, has_wall: bool, work: Work
 ) -> tuple[Vector, Event | None]:
-    """Return what a tree adds for certain and what is left of it, where the sides of some events are known (step 4)."""
+    """Return the sums that a tree adds for certain, and its rest, if the sides of some events are known (step 4)."""
     total = nothing
     while tree is not None:
         normal = tree.normal
@@ -402,7 +402,7 @@ def has_parallel_steps(sums: tuple[Vector, ...]) -> bool:
 
 
 def trees_of(file: ProofFile, sums: list[tuple[Vector, ...]], work: Work) -> tuple[Vector, list[Event]]:
-    """Return what is added for certain and the trees of all sequences (step 3)."""
+    """Return the sums that are added for certain, and the trees of all sequences (step 3)."""
     n_samples, n_steps, _ = file.shape
     nothing = (0,) * len(file.targets[0])
     weights: list[tuple[Vector, ...]] = []
@@ -488,9 +488,9 @@ def pivots(rows: Iterable[Vector], work: Work) -> set[int]:
     """Return the columns that are no linear combinations of columns before them (step 6)."""
     echelon: list[tuple[int, Vector]] = []
     for row in rows:
-        for pivot, other in echelon:
+        for pivot, reduced in echelon:
             if row[pivot]:
-                row = tuple(other[pivot] * a - row[pivot] * b for a, b in zip(row, other, strict=True))
+                row = tuple(reduced[pivot] * a - row[pivot] * b for a, b in zip(row, reduced, strict=True))
                 work.spend(len(row) * words(*row) ** 2)
                 common = gcd(*row) or 1
                 row = tuple(x // common for x in row)
@@ -549,7 +549,7 @@ class Prices:
         self.is_generic = is_generic
         self.work = work
         self.known: set[tuple[int, Vector, tuple[Event, ...]]] = set()
-        self.room = LIMITS.words  # for what is known
+        self.room = LIMITS.words  # left for ``known``
 
     def side(self, event: Event, box: Box) -> int | None:
         """Return 1 for a spike everywhere in a box, 0 for silence, None if the event is open (step 9)."""
@@ -593,7 +593,7 @@ class Prices:
         return total, kept
 
     def open_parts(self, event: Event, box: Box) -> Event:
-        """Return what is open in a box of a tree whose first event is (step 9)."""
+        """Return the open part in a box of a tree whose first event is open there (step 9)."""
         (silent, rest), (spike, after) = (self.follow(event.adds[i], event.then[i], box) for i in (0, 1))
         then = tuple(None if part is None else self.open_parts(part, box) for part in (rest, after))
         return Event(event.normal, (silent, spike), (then[0], then[1]))
@@ -633,7 +633,7 @@ class Prices:
     def check(
         self, total: Vector, trees: list[Event], number: int, report: Callable[[float], None] | None = None
     ) -> None:
-        """Refuse trees with which a neuron may have sums beyond the limit (steps 6 to 9)."""
+        """Refuse trees unless the sums of all neurons are within the limit (steps 6 to 9)."""
         always = total
         for tree in trees:
             event: Event | None = tree
@@ -682,7 +682,7 @@ class Prices:
         expect(next(closer, None) is None, "there are more closer looks than boxes for them")
 
     def look_closer(self, total: Vector, trees: list[Event], box: Box, number: int) -> None:
-        """Check what is open in a box for all parameters, once."""
+        """Check the trees that are open in a box for all parameters, once."""
         total, near = self.narrow(total, trees, box)
         parts = [self.open_parts(tree, box) for tree in near]
         key = (number, total, tuple(parts))
@@ -782,7 +782,7 @@ def check_certificate(file: ProofFile, limit: int, report: Callable[[float], Non
     work = Work(limit)
     n_samples, n_steps, n_features = file.shape
     if file.decay[1].bit_length() * n_steps > LIMITS.scale_bits:
-        raise LimitError("the decay has too many bits for so many steps")
+        raise LimitError("the decay has too many bits for this number of steps")
     entries = (x for sequence in file.inputs for step in sequence for x in step)
     size = n_samples * n_steps * (n_features + 1) * words(file.decay[1] ** n_steps, *entries)
     if size > LIMITS.words:
@@ -836,7 +836,7 @@ def judge(path: str, limit: int) -> tuple[int, str]:
         except UnicodeDecodeError:
             raise WrongError("the file is not UTF-8") from None
         statement = read_certificate(parse(text))
-        found = check_certificate(statement, limit, progress() if sys.stderr.isatty() else None)
+        proven = check_certificate(statement, limit, progress() if sys.stderr.isatty() else None)
     except WrongError as error:
         return 1, f"NOT PROVEN: {error}"
     except (LimitError, OSError) as error:
@@ -845,12 +845,12 @@ def judge(path: str, limit: int) -> tuple[int, str]:
         return 2, "NOT CHECKED: the file needs more memory or depth than there is"
     except KeyboardInterrupt:
         return 130, "NOT CHECKED: interrupted"
-    gap = (found.primal - found.bound) / abs(found.primal) if found.primal else Fraction(0)
+    gap = (proven.primal - proven.bound) / abs(proven.primal) if proven.primal else Fraction(0)
     return 0, (
         f"{statement}\n"
-        f"checked: {found.n_boxes} boxes cover all neurons of the family\n"
-        f"objective of the network:  {shown(found.primal, ROUND_CEILING)}\n"
-        f"no network is below:       {shown(found.bound, ROUND_FLOOR)}\n"
+        f"checked: {proven.n_boxes} boxes cover all neurons of the family\n"
+        f"objective of the network:  {shown(proven.primal, ROUND_CEILING)}\n"
+        f"no network is below:       {shown(proven.bound, ROUND_FLOOR)}\n"
         f"relative gap:              {float(shown(gap, ROUND_CEILING)):.3g}"
     )
 
@@ -866,7 +866,7 @@ def main(arguments: list[str]) -> int:
     status, text = judge(path, int(option[1]) if option else LIMITS.operations)
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # the reader has seen enough; the status tells the rest
+    except BrokenPipeError:  # the reader has closed the pipe; the status is still returned
         sys.stdout = None
     return status
 

@@ -6,7 +6,7 @@ upper bound for the cone, its inner point gives a lower bound, and the sample wi
 signs are those of exact integers, so a bound rests on no tolerance; sums of the :math:`\lambda` are rounded outwards.
 
 Neurons that do what an atom of a given dictionary does can be left out of the maximum. A cone is then cut until all its
-neurons do the same on every sample that is read, whatever its weight, and dropped if an atom does that too.
+neurons do the same on every sample that is read, also on those of weight zero, and dropped if an atom does that too.
 """
 
 import heapq
@@ -68,7 +68,7 @@ class _Known:
     Parameters
     ----------
     digits : integer array of shape (n_steps,)
-        What a spike at each step adds to this integer: read-outs that differ have different sums.
+        Amount that a spike at each step adds to this integer: read-outs that differ have different sums.
     atoms : frozenset of tuple of int
         The integers of every atom, one per sample.
     """

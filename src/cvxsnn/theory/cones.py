@@ -176,7 +176,7 @@ class Frontier:
             for closure, mask, fires in ((above, strict, True), (below, strict | self._bit | _NOT_ZERO, False)):
                 if _is_nonempty(closure, mask):
                     parts.append((HalfOpen.of(closure, mask, self._dimension), number, fires))
-        # Where all rays are strictly below, only the apex can fire, and only if nothing so far was silent.
+        # If all rays are strictly below, only the apex can fire, and only if nothing so far was silent.
         for number in np.flatnonzero(is_plain & has_down):
             if self.sets[number].strict == 0:
                 parts.append((HalfOpen.of(Cone([], [], []), 0, self._dimension), number, True))

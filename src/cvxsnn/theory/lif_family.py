@@ -60,7 +60,7 @@ class LIFFamily:
     negative_threshold : bool
         Whether the amount that a spike subtracts may be negative.
     taps : Taps, optional
-        What the neurons read: values of given inputs, each with its delay. By default every input, without delay.
+        The values that the neurons read: inputs, each with its delay. By default every input, without delay.
     resets : bool
         Whether a spike subtracts the threshold. Without resets and leak, with decay 0, these are threshold neurons.
 
@@ -151,7 +151,7 @@ class LIFFamily:
         for t in range(1, n_steps):
             sums[:, t] = ratio.numerator * sums[:, t - 1] + ratio.denominator**t * sums[:, t]
         events = LIFEvents(self, sums, unit, n_weights)
-        # Leaky counts of spikes have the type of the sums, and can be larger where late inputs vanish.
+        # Leaky counts of spikes have the type of the sums, and can be larger if late inputs vanish.
         return replace(events, sums=narrow(sums)) if events.largest_count < SAFE else events
 
 

@@ -96,7 +96,7 @@ def climb(problem: Problem, has_wall: bool, points: Any, n_sweeps: int, seed: in
     has_wall : bool
         Whether the last parameter must not be negative.
     points : array of shape (n_points, dimension)
-        Where to start.
+        Points to start from.
     n_sweeps : int
         How often to go along as many lines as there are parameters, at most.
     seed : int

@@ -149,16 +149,16 @@ def price(
     trees = SpikeTrees.of(events, rounded)
     # The unit is a power of two, so that dividing by it is exact.
     search = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse, start=start)
-    found = search.run(trees)
+    result = search.run(trees)
     # Spikes are 0 or 1, so rounding changes a sum by at most this; the factors cover the rounding of these sums.
     lost = np.abs(weights - rounded * unit).sum((0, 1)) * (1 + weights.size * 2.0**-52)
     rounding = float(np.linalg.norm(lost) if is_group else lost.max(initial=0.0)) * (1 + 2.0**-40)
-    bound = found.bound * unit  # exactly; the sum is rounded upwards
+    bound = result.bound * unit  # exactly; the sum is rounded upwards
     bound = float(np.nextafter(bound + rounding, inf)) if rounding else bound
-    if not found.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
+    if not result.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))
-    parameters = _distinct(events, [neuron for _, neuron in found.parameters], n_found)
-    return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
+    parameters = _distinct(events, [neuron for _, neuron in result.parameters], n_found)
+    return Price(result.value * unit, bound, parameters, result.n_boxes, result.is_finished)
 
 
 def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], float]:

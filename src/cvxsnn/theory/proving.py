@@ -65,8 +65,8 @@ def prove_complete(
     """Find a network that is optimal over all neurons of a family, and keep its proof in a file.
 
     Column generation finds the neurons, then boxes over all neurons prove the bound. Whenever this stops, the file is
-    a valid certificate. If the file exists, the work goes on from its neurons and its boxes. Nothing in it is believed:
-    objectives and bounds are computed again.
+    a valid certificate. If the file exists, the search resumes from its neurons and its boxes. Nothing in it is
+    trusted: objectives and bounds are computed again.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ class _Work:
 
     @property
     def certificate(self) -> Certificate:
-        """What the file proves."""
+        """The certificate that the file proves."""
         stated = Certificate(self.solution.certificate.primal, self.evidence["lower_bound"], "complete")
         return checked_certificate(self.solution.problem, stated)
 

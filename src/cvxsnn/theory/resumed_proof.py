@@ -98,7 +98,7 @@ def _has_own_threshold(basis: IntArray) -> bool:
 def _bound_near(
     near: SpikeTrees, searches: tuple[Search, ...], enough: float, number: int
 ) -> tuple[float, Proof | None]:
-    """Return a bound on what is open near a point, and the proof of it; infinity if the file has no finished one."""
+    """Return a bound on the open trees near a point, and its proof; infinity if the file has no finished one."""
     always = float(max(map(abs, near.value_at(np.zeros(near.normals.shape[1], dtype=object)))))
     if len(near.roots) == 0 or not near.normals.any():
         return always, None

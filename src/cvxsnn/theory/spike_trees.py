@@ -1,4 +1,4 @@
-"""What samples can contribute to a price: trees of events, whose nodes are signs of linear functions of parameters.
+"""Contributions of samples to a price: trees of events, whose nodes are signs of linear functions of parameters.
 
 A spike is a sign, and it decides which sign comes next. This is all that a search for the best neuron needs to know
 about a family, so that one search serves threshold neurons, LIF neurons, delays and deeper networks with fixed lower
@@ -22,7 +22,7 @@ _MAX_EVENTS = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class SpikeTrees:
-    """Samples as trees of events, with what each spike adds to the price.
+    """Samples as trees of events, with the amount that each spike adds to the price.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class SpikeTrees:
     edges : array of shape (n_events, 2)
         The next event after silence and after a spike; -1 at the end.
     gains : integer array of shape (n_events, 2, n_outputs)
-        What silence and a spike add.
+        Amounts that silence and a spike add.
     roots : array of shape (n_samples,)
         The first event of each sample.
     offset : integer array of shape (n_outputs,)
