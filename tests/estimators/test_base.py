@@ -552,7 +552,7 @@ def test_a_family_is_sampled_at_its_own_widths_or_at_those_of_the_estimator():
     ("options", "message"),
     [
         ({"witnesses": gaussian_witnesses(2, (4,))}, "witnesses that read 3 features, got witnesses that read 2"),
-        ({"witnesses": {"decay": 0.5, "width": 3}}, r"a family of \[.*\], got \['width'\] too"),
+        ({"witnesses": {"decay": 0.5, "width": 3}}, r"unknown settings \['width'\]; a gaussian family has \[.*\]"),
         (
             {"witnesses": "uniform"},
             "witnesses to be one of 'auto', 'mixed', 'search', 'gaussian', 'delayed', got 'uniform'",
@@ -561,7 +561,10 @@ def test_a_family_is_sampled_at_its_own_widths_or_at_those_of_the_estimator():
             {"witnesses": 3},
             "witnesses to be 'auto', 'mixed', .*, a family .*, a WitnessSet or a Tuning, got 3",
         ),
-        ({"witnesses": {"geometry": "box", "gain": 2.0}}, r"a family of \[.*'quantiles'.*\], got \['gain'\] too"),
+        (
+            {"witnesses": {"geometry": "box", "gain": 2.0}},
+            r"settings \['gain'\]; a delayed family has \[.*'quantiles'.*\]",
+        ),
         ({"witnesses": {"geometry": "box", "bias": 2.0}}, "no bias beside quantiles"),
         ({"witnesses": {"geometry": "box", "max_delay": 99}}, "max_delay below the .* steps"),
         ({"max_seconds": "soon"}, "max_seconds to be a finite number, got 'soon'"),

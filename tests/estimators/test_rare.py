@@ -133,7 +133,7 @@ def test_a_regressor_follows_targets_far_from_zero(offset, witnesses):
 def test_gradients_refuse_targets_that_single_precision_cannot_tell_apart():
     assert regressor("sg", **FIXED).fit(SEQUENCES, TARGETS + 1e3).predict(SEQUENCES).shape == (60,)
     with pytest.raises(
-        InvalidInputError, match=r"differences torch.float32 can hold, .*: subtract their mean"
+        InvalidInputError, match=r"variation is below torch.float32 resolution .*: subtract the mean"
     ) as error:
         regressor("sg", **FIXED).fit(SEQUENCES, TARGETS + 1e9)
     assert_one_sentence(error.value)

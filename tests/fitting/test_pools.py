@@ -456,11 +456,11 @@ def test_columns_that_leave_do_not_come_back_for_ever(monkeypatch):
 
 def test_a_start_of_another_pool_is_refused():
     _, _, found = solved("logistic", "labels")
-    with pytest.raises(InvalidInputError, match="of the same pool"):
+    with pytest.raises(InvalidInputError, match="belong to another pool"):
         Case("logistic", "labels", pool=draw_pool(seed=1)).solve(0.02, start=found)
     start = solved("logistic", "labels", family="delayed")[2]
     elsewhere = replace(start.pool, inputs=INPUTS + 1)
-    with pytest.raises(InvalidInputError, match="start and spikes of the same pool"):
+    with pytest.raises(InvalidInputError, match="start or the spikes belong to another pool"):
         Case("logistic", "labels", pool=elsewhere).solve(0.02, start=start)
 
 
@@ -474,7 +474,7 @@ def test_a_start_solved_on_other_data_is_rolled_out_on_the_data_at_hand():
 def test_spikes_of_other_data_are_refused():
     case = Case("logistic", "labels")
     spikes = PoolSpikes(case.pool, draw_data("labels").sequences, "last")
-    with pytest.raises(InvalidInputError, match="same data and read-out"):
+    with pytest.raises(InvalidInputError, match="other data or another read-out"):
         case.solve(0.02, spikes=spikes)
 
 

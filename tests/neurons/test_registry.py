@@ -289,8 +289,11 @@ def test_models_tell_what_they_can_do():
         ),
         (lambda: NEURON_MODELS.unregister("other"), r"'lif', 'threshold', .*'toy-lif', got 'other'"),
         (lambda: cs.gaussian_witnesses(3, (4,), neuron="other"), r"'lif', 'threshold', .*'toy-lif', got 'other'"),
-        (lambda: cs.gaussian_witnesses(3, (4,), reset=0.5), r"a family of \[.*'decay'.*\], got \['reset'\] too"),
-        (lambda: cs.gaussian_witnesses(3, (4,), neuron="toy-lif", rest=0.5), r"got \['rest'\] too"),
+        (
+            lambda: cs.gaussian_witnesses(3, (4,), reset=0.5),
+            r"unknown settings \['reset'\]; a gaussian family has \[.*'decay'",
+        ),
+        (lambda: cs.gaussian_witnesses(3, (4,), neuron="toy-lif", rest=0.5), r"unknown settings \['rest'\]"),
     ],
 )
 def test_misuse_is_refused_in_one_sentence(call, message):

@@ -74,15 +74,23 @@ def test_a_geometry_decides_for_neurons_with_delays():
 @pytest.mark.parametrize(
     ("family", "inputs", "message"),
     [
-        ({"hidden": (3,), "width": 3}, INPUTS, r"a family of \['balance', .*\], got \['width'\] too$"),
+        (
+            {"hidden": (3,), "width": 3},
+            INPUTS,
+            r"unknown settings \['width'\]; a gaussian family has \['balance', .*\]$",
+        ),
         (
             {"hidden": (3,), "max_delay": 3, "quantiles": None},
             INPUTS,
-            r"got \['max_delay', 'quantiles'\] too: add geometry for neurons with delays",
+            r"unknown settings \['max_delay', 'quantiles'\]; .*\]: add geometry for neurons with delays",
         ),
-        ({"hidden": (3,), "geometry": "box", "gain": 3}, INPUTS, r"of \[.*'quantiles'.*\], got \['gain'\] too$"),
-        ({"hidden": (3,), "seed": 3}, INPUTS, r"got \['seed'\] too"),
-        ({"hidden": (3,), "geometry": "box", "inputs": INPUTS}, INPUTS, r"got \['inputs'\] too"),
+        (
+            {"hidden": (3,), "geometry": "box", "gain": 3},
+            INPUTS,
+            r"settings \['gain'\]; a delayed family has \[.*'quantiles'.*\]$",
+        ),
+        ({"hidden": (3,), "seed": 3}, INPUTS, r"unknown settings \['seed'\]"),
+        ({"hidden": (3,), "geometry": "box", "inputs": INPUTS}, INPUTS, r"unknown settings \['inputs'\]"),
         ({"decay": 0.5}, INPUTS, r"widths of its hidden layers, got none: add hidden=\(256,\)"),
         ({"geometry": "box"}, INPUTS, r"widths of its hidden layers, got none: add hidden=\(256,\)"),
         ({"hidden": (3,), "geometry": "box"}, 3, "training inputs to sample neurons with delays from, got none"),
@@ -110,7 +118,7 @@ def test_a_registered_neuron_adds_its_own_names():
         assert "fatigue" not in family_kind({"hidden": (4,)}).arguments()
     finally:
         NEURON_MODELS.unregister("tired")
-    with pytest.raises(InvalidInputError, match=r"got \['fatigue'\] too"):
+    with pytest.raises(InvalidInputError, match=r"unknown settings \['fatigue'\]"):
         as_family(family)
 
 

@@ -389,6 +389,7 @@ class _Engine:
         witnesses = sample(family, self.data, self.seed, n_neurons)
         problem = self._problem(program, witnesses, self.data)
         self._report(50)
+        # A number of neurons that the user gave is judged whatever the time.
         begin, is_open = time.perf_counter(), compared is not None and self.budget.n_neurons is None
         if compared is None or not is_open or self.clock.has_time(witnesses.n_witnesses, self.data.n_samples):
             verdict = self._best_point(program, problem)
@@ -488,6 +489,7 @@ class _Engine:
             log_calibration(self.data.n_samples, first.get("n_calibration", N_CALIBRATION))
 
     def _report(self, per_cent: float) -> None:
+        # Steps may be skipped or finish early, but progress must not fall.
         self.progress = max(self.progress, per_cent)
         self.notify(int(self.progress), 100)
 

@@ -107,6 +107,7 @@ class GradientPlan:
             The jobs, in the order of the candidates.
         """
         device = self.network.weight.device if self.device is None else check_device(self.device)
+        # A copy, because ``to`` moves a module in place.
         network, data = copy.deepcopy(self.network).to(device), self.split.data.to(device)
         return [
             SurrogateJob(network, data, self.objective, settings, self.split.score, self._file(f"-{n}" if n else ""))

@@ -186,9 +186,11 @@ def solve_pool(
     """
     program = Program(objective, penalty, l1_strength, l2_strength, intercept=intercept, tol=tol, pool=pool.n_witnesses)
     if any(known is not None and known.pool != pool for known in (start, spikes)):
-        raise InvalidInputError("expected a start and spikes of the same pool, got those of another one")
+        raise InvalidInputError("the start or the spikes belong to another pool: pass those of this pool, or none")
     if spikes is not None and (spikes.sequences is not data.sequences or spikes.readout != objective.readout):
-        raise InvalidInputError("expected spikes of the same data and read-out, got those of others")
+        raise InvalidInputError(
+            "the spikes belong to other data or another read-out: pass those of these data, or none"
+        )
     spikes = PoolSpikes(pool, data.sequences, objective.readout, memory_budget) if spikes is None else spikes
     return _solve(spikes, data, program, start, max_seconds, callback)
 
@@ -363,7 +365,7 @@ def _price(spikes: PoolSpikes, n_blocks: int, solution: Solution, working: "_Wor
     of_blocks: list[_Prices] = []
     for prices in spikes.judge_blocks(pricing, n_blocks):
         of_blocks.append(prices)
-        if len(of_blocks) >= _PILE:
+        if len(of_blocks) >= _PILE:  # memory must not grow with the number of blocks
             of_blocks = [_join(of_blocks)]
     prices = _join(of_blocks)
     return prices.take(~bits.are_among(prices.packed, working.patterns))

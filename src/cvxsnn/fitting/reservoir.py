@@ -62,5 +62,6 @@ def _variant(witnesses: WitnessSet, decay: float, threshold: float, input_scale:
             name: torch.full_like(layer.bias, value) for name, value in (("decay", decay), ("threshold", threshold))
         }
         layers.append(layer.with_tensors({"weight": layer.weight * scale, **dynamics}))
+    # Tuned on data: the recipe of the sample no longer draws these neurons.
     recipe = {**witnesses.provenance.recipe, "decay": decay, "threshold": threshold, "input_scale": input_scale}
     return WitnessSet(tuple(layers), replace(Provenance("pretrained"), recipe={"reservoir": recipe}))

@@ -322,6 +322,7 @@ class _FamilySearch:
             family = draw_family(self._generator, n_features, n_layers, max_delay)
             drawn.append(_Candidate(family, self._any(self._readouts)))
         self._ranked = self._try_all(drawn, "draw", self._tuning.shares[0])
+        # If the time is up before the next size, the ranking at the smaller one stays.
         self._ranked = self._try_all(self._best(EVOLUTION.parents), "vary", self._tuning.shares[1]) or self._ranked
 
     def vary(self) -> None:

@@ -503,7 +503,7 @@ def check_whole(name: str, value: Tensor, shape: torch.Size, limit: int) -> Tens
         raise InvalidInputError(f"expected {name} of shape {tuple(shape)}, as the weights, got {tuple(value.shape)}")
     is_real = value.is_floating_point()
     if value.dtype == torch.bool or (is_real and not bool((torch.isfinite(value) & (value == value.round())).all())):
-        raise InvalidInputError(f"expected {name} in whole numbers, got others: round them first")
+        raise InvalidInputError(f"expected {name} in whole numbers, got fractions, NaN or booleans: round them first")
     # A network may read no neurons, and an empty tensor has no least value.
     least, largest = value.aminmax() if value.numel() else (0, 0)
     if least < 0 or largest >= limit:

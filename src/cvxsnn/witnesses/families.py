@@ -148,6 +148,7 @@ def _same_inputs(
             "expected the training inputs that the witnesses were sampled with, got none: pass inputs="
         )
     sequences = Sequences.of(inputs)
+    # Thresholds and weights come from these sequences, so others would draw other neurons.
     if Calibration.of(sequences, recipe.get("n_calibration", N_CALIBRATION), seed).digest != digest:
         raise InvalidInputError(
             "expected the training inputs that the witnesses were sampled with, got others: pass the same sequences in "

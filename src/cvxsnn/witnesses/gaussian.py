@@ -161,12 +161,14 @@ class Gaussian(Family):
             # 16 bytes per weight while they are drawn, scaled and rounded.
             n_bytes = 16 * n_subnetworks * rows * width
             check_fits(n_bytes, "cpu", "the weights of a hidden layer", "use fewer or narrower subnetworks")
+            # Weights keep 15 bits, so draws in float32 lose nothing.
             normal = generator(name).standard_normal((n_subnetworks, rows, width), dtype=np.float32)
             if fan_in == 1 < rows:  # in turn, so that each value below is read if there are enough neurons
                 order = generator("fan_in").random((n_subnetworks, rows)).argsort(1)
                 read = np.tile(order, -(-width // rows))[:, :width]
                 normal *= np.arange(rows)[None, :, None] == read[:, None, :]
             elif fan_in < rows:
+                # The smallest of random keys are a random subset without repetition.
                 keys = generator("fan_in").random(normal.shape, dtype=np.float32)
                 normal[keys > np.partition(keys, fan_in - 1, axis=1)[:, fan_in - 1 : fan_in]] = 0
             # Sums of fan_in unit Gaussians have deviation √fan_in; divided by it, drives keep their scale.

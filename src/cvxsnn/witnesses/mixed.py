@@ -88,6 +88,7 @@ class Mixed(Family):
             plain = Gaussian(hidden=(self.n_witnesses,), decay=decay, bias=bias, dtype=self.dtype, device=self.device)
             return plain.sample(n_features, seed)
         check_fits(64 * self.n_witnesses, "cpu", "the neurons of a hidden layer", "use fewer of them")
+        # If there are fewer neurons than parts, the first parts have one neuron each.
         plans = mixture_parts(self.mixture, n_steps, n_features)[: self.n_witnesses]
         share, rest = divmod(self.n_witnesses, len(plans))
         parts = []

@@ -68,6 +68,7 @@ class WitnessPool:
         width = family["hidden"][-1]
         calibration = self._calibration(family.get("n_calibration", N_CALIBRATION)) if family.needs_inputs else None
         n_witnesses = -(-self.n_witnesses // width) * width
+        # All blocks are sampled with these sequences, so the others need not be kept.
         kept = (None, None) if calibration is None else (calibration.sequences, calibration.digest)
         names = ("family", "n_witnesses", "inputs", "inputs_digest")
         for name, value in zip(names, (family, n_witnesses, *kept), strict=True):

@@ -53,7 +53,7 @@ class FamilyDraw:
 
     def __hash__(self) -> int:
         """Return a hash of the arguments, which decide equality."""
-        return hash(repr(self.arguments()))
+        return hash(repr(self.arguments()))  # lists have no hash
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of :func:`cvxsnn.gaussian_witnesses`."""

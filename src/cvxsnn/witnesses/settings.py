@@ -329,7 +329,9 @@ class Family(Mapping[str, Any]):
         known = cls.arguments(parsed.get("neuron", "lif"))
         unknown = sorted(parsed.keys() - set(known))
         if unknown:
-            raise InvalidInputError(f"expected a family of {sorted(known)}, got {unknown} too{cls._hint(unknown)}")
+            raise InvalidInputError(
+                f"unknown settings {unknown}; a {cls.name} family has {sorted(known)}{cls._hint(unknown)}"
+            )
         if "hidden" in known and "hidden" not in parsed:
             raise InvalidInputError(
                 "expected a family with the widths of its hidden layers, got none: add hidden=(256,)"

@@ -104,7 +104,7 @@ def as_sequences(inputs: Sequences | Array | int) -> Sequences:
 
 def has_variation(sequences: Sequences) -> bool:
     """Return whether firing levels and weights can be taken from sequences: there are several, and they vary."""
-    inside = sequences.is_inside()
+    inside = sequences.is_inside()  # padding is no variation
     values = sequences.inputs if inside is None else sequences.inputs[inside]
     return sequences.n_samples > 1 and bool((values != values.flatten()[0]).any())
 
@@ -195,7 +195,7 @@ class TapSampler:
         n_steps, n_rows, self.n_samples = self.values.shape
         self.n_neurons, self.n_inputs = math.prod(shape), below[-1].width if below else n_rows
         longest = min(n_steps - 1, MAX_DELAY) if plan.max_delay is None else plan.max_delay
-        self.max_delay = longest - int(plan.differenced)
+        self.max_delay = longest - int(plan.differenced)  # a first difference reads one step further back
         # Above the first layer, each subnetwork reads its own rows of values.
         self.first_row = np.arange(self.n_neurons) // shape[1] * (self.n_inputs if below else 0)
 
@@ -229,6 +229,7 @@ class TapSampler:
     def _weights(self, source: Integers, delay: Integers) -> Floats:
         generator, (n_neurons, n_taps), kind = self.generator("weight"), source.shape, self.plan.weights
         if kind == "two-valued":
+            # A third at 2 and two thirds at -1 sum to zero, so a constant input leaves the membrane at rest.
             order = generator.random((n_neurons, n_taps)).argsort(axis=1)
             return np.where(order < max(1, round(n_taps / 3)), 2.0, -1.0)
         normal = generator.standard_normal((n_neurons, n_taps), dtype=np.float32).astype(np.float64)
@@ -268,6 +269,7 @@ class TapSampler:
         self, quantiles: tuple[float, float], source: Integers, delay: Integers, weight: Tensor, decay: Floats
     ) -> tuple[Floats, Floats]:
         """Return a random quantile of each neuron's membrane when it never fires, and the membrane's deviation."""
+        # Without resets the membrane is linear in the inputs, so it does not depend on the level that is sought.
         generator, n_membranes = self.generator("quantile"), 1024  # quantiles of more values differ little
         quantile, is_last = generator.uniform(*quantiles, size=self.n_neurons), self.plan.steps == "last"
         # Long sequences have many steps, so fewer of them are enough, but from at least 32.
@@ -359,6 +361,7 @@ def _correlated(sampler: TapSampler) -> tuple[Integers, Integers]:
         )
     values = values[:, varied] / spread[varied]
     n_near = min(plan.neighbours or plan.fan_in or len(varied), len(varied))
+    # Stable, so that equal correlations are ranked alike everywhere.
     near = np.argsort(-(values.T @ values), axis=1, kind="stable")[:, :n_near]
     n_taps = min(plan.fan_in or n_near, n_near)
     chosen = _distinct(generator, n_near, (sampler.n_neurons, n_taps))

@@ -60,6 +60,7 @@ class TrainableNetworks(nn.Module):
         self.n_networks, self._n_subnetworks = len(networks), first.n_subnetworks
         self.register_buffer("_columns", first.columns.clone(), persistent=False)
         n_columns = first.n_subnetworks * first.hidden[-1] * first.n_windows
+        # Indexing would copy the features at every step.
         self._reads_all = first.columns.tolist() == list(range(n_columns))
         steep = torch.tensor(steepness, device=first.weight.device).repeat_interleave(first.n_subnetworks)
         self.layers = nn.ModuleList(
@@ -89,6 +90,7 @@ class TrainableNetworks(nn.Module):
         """
         block = inputs.transpose(1, 2)
         block = block if dropout is None else dropout.hide(block, 0)
+        # The subnetworks of one network share its inputs; those of several networks read different ones.
         block = block[0] if len(block) == 1 else block.repeat_interleave(self._n_subnetworks, 0)
         for depth, layer in enumerate(self.layers, 1):
             block = layer(block)

@@ -334,8 +334,8 @@ def _check_resolution(heads: Sequence[Head], scale: float, dtype: torch.dtype) -
     largest = max((float(head.targets.abs().max()) for head in heads if head.loss.is_regression), default=0.0)
     if largest * torch.finfo(dtype).eps > _RESOLUTION * scale:
         raise InvalidInputError(
-            f"expected targets whose differences {dtype} can hold, to train by gradients, got values up to "
-            f"{largest:.3g} with a spread of {scale:.3g}: subtract their mean first"
+            f"target variation is below {dtype} resolution (values up to {largest:.3g}, spread {scale:.3g}): subtract "
+            "the mean before training by gradients"
         )
 
 
@@ -358,6 +358,7 @@ class _TrainingBatch:
             if len(jobs) == 1
             else StackedAdam(self._model, settings, scales)
         )
+        # Cloned, because a state_dict shares memory with the parameters that train on.
         self._best_state = {name: value.clone() for name, value in self._model.state_dict().items()}
         self._progress = [_Progress(member) for member in settings]
         for number, state in enumerate(saved):
@@ -484,6 +485,7 @@ class _TrainingBatch:
             score = self._score_of_best(number)
         except (LookupError, TypeError, ValueError) as error:
             raise _incomplete(job, error) from None
+        # The origin has no fingerprint of the score, which is a function; its value shows whether it is the same.
         now, then = _numbers(score), _numbers(best.score)
         if now.shape != then.shape or not np.allclose(now, then, _SAME_SCORE, _SAME_SCORE, equal_nan=True):
             raise _refusal(job, f"a score of {best.score} for a network that has {score} now")
