@@ -81,7 +81,9 @@ def test_a_state_with_delays_can_be_advanced_twice():
 
 def snapshot(state):
     """Copies of all tensors of a state."""
-    return [own.clone() for layer in state.layers for own in layer if own is not None] + [state.counts.clone()]
+    parts = [part for layer in state.layers for part in layer]
+    tensors = [value for part in parts for value in (part if isinstance(part, tuple) else (part,)) if value is not None]
+    return [value.clone() for value in (*tensors, state.counts)]
 
 
 @given(

@@ -43,7 +43,7 @@ console = PrintableConsole(highlight=False)
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Make a function a command: its files are checked before it starts, and its errors are one sentence.
 
-    A parameter that is a dataclass stands for its fields, each of which is an option.
+    A parameter that is a dataclass adds one option per field.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}

@@ -32,7 +32,7 @@ def check(
 
     if not certificate.is_file():
         raise DataFileError(f"expected a certificate file, got no file: {certificate}")
-    # A process of its own, which imports nothing of this library.
+    # A process of its own with -I: neither this library nor the user's paths and variables can affect the verdict.
     checker = str(Path(check_certificate.__file__).resolve())
     command = [sys.executable, "-I", checker, str(certificate), *([] if limit is None else ["--limit", str(limit)])]
     with interruptible():  # the checker gets the signal, too, and says so
@@ -43,7 +43,7 @@ def check(
 
 
 def prove_in_file(path: Path, estimator: Any, inputs: Any, samples: Data, seconds: float, tol: float) -> Any:
-    """Prove a lower bound over all neurons in a file, say how far from it a model is, and return a better model."""
+    """Prove a lower bound over all neurons in a file, print the gap of a model to it, and return a better model."""
     from ..convex.certificate import Certificate, checked_certificate
     from ..network.reconstruction import Proof, reconstruct
     from ..theory.proving import prove_proof

@@ -111,6 +111,7 @@ def predict(
         raise InvalidInputError("expected a classifier that predicts probabilities for --proba, got another model")
     samples = read_data(data, table, needs_targets=False, model=estimator)
     predicted = estimator.predict(samples.X)
+    # Everything is computed before anything is written: an error leaves no half of an answer.
     shares = estimator.predict_proba(samples.X) if proba else None
     score = None if samples.y is None else estimator.score(samples.X, samples.y)
     if output is not None and output.suffix.lower() != ".csv":
@@ -154,7 +155,7 @@ def certify(
     X = samples.X
     for transformer in transformers:
         X = transformer.transform(X)
-    warnings.simplefilter("always", OtherDataWarning)
+    warnings.simplefilter("always", OtherDataWarning)  # also if a caller's filter hides warnings
     proven, stated = estimator.certify(X, samples.y, samples.weight), estimator.certificate_
     say(f"found now:  {proven}")
     say(f"as saved:   {stated}")

@@ -137,6 +137,7 @@ def make_plan(job: Job, rates: Rates | None = None) -> Plan:
     always = ASSUMED.libraries + parts["synapses"]
     # Solvers other than the direct one hold a second dictionary, with equal rows merged.
     in_memory = always + parts["inputs"] + max(parts["building it"], (2 - is_direct) * stored + solving)
+    # The interior point method needs all columns in memory, and dictionaries on disk are read by the CPU.
     streams = in_memory > available and device.type == "cpu" and job.loss != "hinge"
     peak = always + solving if streams else in_memory
     place = f"{'out of core' if streams else 'in memory'} on {device}" if peak <= available else "nowhere"
@@ -172,6 +173,7 @@ def _best_seconds(function: Callable[[], object], device: torch.device) -> float
     def call() -> None:
         function()
         if device.type == "cuda":
-            torch.cuda.synchronize(device)
+            torch.cuda.synchronize(device)  # calls return before a GPU has finished
 
+    # Other processes only ever add time, so the shortest is the closest to the machine's own rate.
     return min(timeit.repeat(call, number=1, repeat=4)[1:])

@@ -21,6 +21,7 @@ def pack(bits: Tensor) -> Tensor:
     """Pack the last axis of a bool tensor."""
     n_bits = bits.shape[-1]
     padded = bits
+    # Words of 64 bits can only be read at multiples of eight bytes.
     if n_bits % 64 or bits.storage_offset() % 8:
         padded = bits.new_zeros(*bits.shape[:-1], 8 * packed_bytes(n_bits))
         padded[..., :n_bits] = bits
@@ -103,7 +104,7 @@ def group_equal(words: Tensor) -> Groups:
 
 
 def are_among(packed: Tensor, others: Tensor) -> Tensor:
-    """Return which entries along the first axis of a packed tensor are entries of another one."""
+    """Return a mask of the entries along the first axis of a packed tensor that another one also has."""
     groups = group_equal(torch.cat((others, packed)).view(torch.int64).flatten(1))
     return groups.first[groups.inverse[len(others) :]] < len(others)
 
@@ -115,6 +116,7 @@ def hash_rows(words: Tensor, salt: int = 0) -> Tensor:
     blocks = (torch.split(values, _rows_at_once(words)) for values in (hashes, words))
     for out, block in zip(*blocks, strict=True):
         mixed = block * first + second
+        # A product carries bits upwards only; the shift brings the upper half down again.
         mixed ^= mixed >> 32
         torch.sum(mixed * third, dim=1, out=out)
     return hashes
@@ -128,6 +130,7 @@ def _rows_at_once(words: Tensor) -> int:
 def _ordered(inverse: Tensor, counts: Tensor) -> Groups:
     rows = torch.arange(len(inverse), device=inverse.device)
     first = torch.full_like(counts, len(inverse)).scatter_reduce_(0, inverse, rows, "amin")
+    # By first appearance: the order of the hashes depends on the salt.
     order = torch.argsort(first)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order), device=order.device)
@@ -137,6 +140,7 @@ def _ordered(inverse: Tensor, counts: Tensor) -> Groups:
 @cache
 def _multipliers(n_words: int, salt: int, device: torch.device) -> Tensor:
     draws = np.random.default_rng(salt).integers(-(2**63), 2**63 - 1, (3, n_words), dtype=np.int64)
+    # Odd numbers are invertible modulo 2**64, so a product loses no bit.
     return torch.from_numpy(draws | 1).to(device)
 
 

@@ -37,6 +37,7 @@ def claim(path: Path, *, wait: bool = False) -> Iterator[bool]:
         yield handle is not None
     finally:
         if handle is not None:
+            # Removed before the lock is released: afterwards it might be the file of another process.
             with suppress(OSError):
                 os.unlink(path)
             os.close(handle)

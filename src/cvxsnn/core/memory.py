@@ -102,7 +102,7 @@ def _control_group_bytes(root: Path) -> int | None:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    left: list[int] = []
+    remaining: list[int] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         for controller in _CONTROL_GROUPS.keys() & controllers.split(","):
@@ -110,8 +110,8 @@ def _control_group_bytes(root: Path) -> int | None:
             folder, inner = root / mount, root / mount / path.strip("/")
             # Inside a container the path may be the host's: then the group is the root of the mounted tree.
             for group in (inner, *inner.parents) if inner.is_dir() else (folder,):
-                left += _left_in_group(group, *names) if group.is_relative_to(folder) else []
-    return min(left, default=None)
+                remaining += _left_in_group(group, *names) if group.is_relative_to(folder) else []
+    return min(remaining, default=None)
 
 
 def _left_in_group(group: Path, limit: str, usage: str, cache: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Tasks run by whichever workers joblib is configured for: this process, several processes, a cluster.
+"""Run tasks on the workers that joblib is configured for: this process, several processes or a cluster.
 
 An error that a task raises is raised to the caller. An error of joblib itself is about the workers, for example one
 that was killed: tasks without a result are then submitted again. So a task must return the same result wherever and
@@ -106,20 +106,22 @@ def run_tasks(
         return
     # Results arrive as they are ready if the backend supports it (Ray's does not), otherwise all at the end.
     return_as = "generator_unordered" if get_active_backend()[0].supports_return_generator else "list"
-    left = dict(enumerate(tasks))
+    unfinished = dict(enumerate(tasks))
     n_failures = 0
-    while left:
-        waiting = (delayed(_run)(function, number, *task) for number, task in list(left.items()) if not should_stop())
+    while unfinished:
+        waiting = (
+            delayed(_run)(function, number, *task) for number, task in list(unfinished.items()) if not should_stop()
+        )
         try:
             with _kept_by_a_cluster(tasks):
                 for number, result in Parallel(n_jobs, return_as=return_as)(waiting):
-                    del left[number]
+                    del unfinished[number]
                     n_failures = 0
                     yield number, result
             return
         except _TaskError as failed:
             raise failed.args[0] from failed
-        except Exception:
+        except Exception:  # of a worker, not of a task: what has no result is submitted again
             n_failures += 1
             if n_failures > 3:  # in a row, without a result in between
                 raise

@@ -76,7 +76,7 @@ class LogLines:
 
 
 class ShownProgress:
-    """A callback ``progress(stage, done, total)`` that shows progress if the work lasts.
+    """A callback ``progress(stage, done, total)`` that shows progress of long work.
 
     In a terminal or a notebook it draws a bar on standard error. Elsewhere, and in workers, whose bars would overwrite
     each other, it logs lines of level INFO, which are invisible unless logging is configured.

@@ -16,6 +16,7 @@ def check_seed(seed: int) -> int:
 
 def child_generator(seed: int, *names: str | int) -> np.random.Generator:
     """Return the random stream of ``names`` under the main ``seed``: ``child_generator(0, "data", "train")``."""
+    # With a separator, ("a", "bc") and ("ab", "c") are different streams.
     digest = hashlib.sha256("\x1f".join(map(str, names)).encode()).digest()
     words = np.frombuffer(digest, dtype="<u4").tolist()
     return np.random.default_rng(np.random.SeedSequence([check_seed(seed), *words]))

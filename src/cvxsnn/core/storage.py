@@ -1,4 +1,4 @@
-"""Files: every file that the library writes is written here, whole or not at all.
+"""Atomic writes: every file of the library is written here, completely or not at all.
 
 Tensors and a JSON header go into one safetensors file, which is checked when it is read. Reading a file never runs
 code: safetensors holds numbers, the header is JSON.
@@ -46,7 +46,7 @@ _PART = "cvxsnn-part"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: after a crash or a loss of power there is the old file or the new one.
+    """Write a file atomically: after a crash or a power failure there is either the old file or the new one.
 
     A link is kept, and its target is written. An existing file keeps its mode and, where permitted, its owner; a new
     one has the mode that the umask leaves. Anything but a regular file is refused. Files that killed writers left half
@@ -57,6 +57,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         target = path.resolve()
         claims.remove_abandoned(target.parent, f".*.{'[0-9a-f]' * 16}.{_PART}")
         temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}.{_PART}")
+        # A replacement is private until it has the owner and the mode of the old file.
         handle = claims.open_locked(temporary, 0o666 if before is None else 0o600, wait=True)
         assert handle is not None  # it has waited
         try:
@@ -187,6 +188,7 @@ def _take_over(handle: int, before: os.stat_result) -> None:
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         with suppress(OSError):
             os.fchown(handle, before.st_uid, before.st_gid)
+    # Last: a change of owner may clear bits of the mode.
     os.fchmod(handle, stat.S_IMODE(before.st_mode))
 
 
@@ -239,6 +241,7 @@ def _checksum(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str
     digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name in sorted(tensors):
         value = tensors[name]
+        # The same bytes in another type or shape are other numbers.
         digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
         digest.update(value.reshape(-1).view(uint8).numpy().data)
     return digest.hexdigest()

@@ -128,6 +128,7 @@ def encode_delta(sequences: _Values, threshold: float) -> _Values:
         raise InvalidInputError(f"expected threshold to be a number above zero, got {threshold!r}")
     values = _as_float(sequences)
     check_sequences(values, "sequences")
+    # The first step is compared with itself, so that it never fires.
     change = torch.diff(values, dim=1, prepend=values[:, :1])
     return _like(sequences, torch.cat((change >= threshold, change <= -threshold), dim=2), values.dtype)
 

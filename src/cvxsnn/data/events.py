@@ -98,6 +98,7 @@ def _count(number: int, events: Any, step: float, n_channels: int, duration: flo
     else:
         n_steps = max(1, int(np.ceil(duration / step)))
         channels, steps = channels[times < duration], steps[times < duration]
+    # A single late event, or a wrong unit of time, would ask for any amount of memory.
     n_values, most = n_steps * n_channels, 2**30
     if n_values > most:
         raise InvalidInputError(

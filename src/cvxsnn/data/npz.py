@@ -28,6 +28,7 @@ def read_data(path: Path, *, needs_targets: bool) -> tuple[Any, Any, Any]:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataFileError(f"expected an archive with arrays X and y in {path}, got a single array")
+            # An archive may be compressed a thousandfold, so its contents are measured before they are read.
             needed = sum(member.file_size for member in archive.zip.infolist())
             check_fits(needed, "cpu", f"the contents of {path}", "divide it")
             members = {name: archive[name] for name in archive.files}

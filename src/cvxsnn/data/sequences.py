@@ -58,6 +58,7 @@ class Sequences:
         inputs, lengths = as_inputs(self.inputs), self.lengths
         if lengths is not None:
             lengths = check_lengths(lengths, tuple(inputs.shape)).to(inputs.device, torch.int64, copy=True)
+            # None allows the paths without masks.
             lengths = None if bool((lengths == inputs.shape[1]).all()) else lengths
         self._set(inputs, lengths)
 
@@ -380,10 +381,11 @@ class DataFingerprint:
         """
         if other.n_samples != self.n_samples:
             return [f"the number of samples ({other.n_samples} instead of {self.n_samples})"]
+        # The hash of the pairs ignores their order, the other two do not.
         if self.samples == other.samples and (self.inputs, self.targets) != (other.inputs, other.targets):
             return ["the order of the samples"]
         different = [name for name in ("inputs", "targets") if getattr(self, name) != getattr(other, name)]
-        if abs(self.weights - other.weights) > 1e-9:
+        if abs(self.weights - other.weights) > 1e-9:  # weights in another unit are rounded differently
             different.append("sample weights")
         return different
 

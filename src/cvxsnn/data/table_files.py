@@ -145,11 +145,11 @@ def _series(table: Any, has_gaps: bool, has_named_steps: bool) -> list[npt.NDArr
     # Names of steps differ only in their numbers: a label that was not named would be read as a step.
     stems = [re.sub(r"\d+", "", str(name)) for name in table.columns]
     usual = max(stems, key=stems.count)
-    others = [name for name, stem in zip(table.columns, stems, strict=True) if stem != usual]
-    if others and not has_named_steps:
+    unusual = [name for name, stem in zip(table.columns, stems, strict=True) if stem != usual]
+    if unusual and not has_named_steps:
         raise InvalidInputError(
             "expected columns of steps with names that differ in their numbers, such as "
-            f"{table.columns[stems.index(usual)]!r}, got {list_names(others)} too: name a label with --label, an id "
+            f"{table.columns[stems.index(usual)]!r}, got {list_names(unusual)} too: name a label with --label, an id "
             "with --id, or choose columns with --features"
         )
     values = numbers_of(table)
@@ -203,9 +203,10 @@ def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
     _check_csv_fits(path)
     separator = "\t" if _kind(path) == ".tsv" else ","
     header = str(pandas.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns[0])
-    other = max(",;\t", key=header.count)
-    separator = other if other in header else separator
-    # Where a comma is the decimal point, semicolons separate the cells.
+    # Read with the wrong separator, the names of all columns are one name that contains the right one.
+    most_frequent = max(",;\t", key=header.count)
+    separator = most_frequent if most_frequent in header else separator
+    # If a comma is the decimal point, semicolons separate the cells.
     tables = [_parse(pandas, path, separator, decimal, text) for decimal in (".,"[: 2 if separator == ";" else 1])]
     table = max(tables, key=lambda table: sum(dtype.kind in "biuf" for dtype in table.dtypes))
     is_unnamed = table.columns.str.startswith("Unnamed:")

@@ -181,11 +181,11 @@ def numbers_of(table: Any, where: str = "row") -> npt.NDArray[np.float64]:
             continue
         column = table[name].dropna()
         is_number = [dtype.kind == "O" and isinstance(value, (Real, Decimal)) for value in column]
-        others = column[np.logical_not(is_number)].astype(str)
-        if len(others):
+        texts = column[np.logical_not(is_number)].astype(str)
+        if len(texts):
             # One word in a file turns the numbers of its column into text: name the word.
-            is_word = import_library("pandas", "tables").to_numeric(others, errors="coerce").isna()
-            index, text = next(iter(others[is_word].items()), (others.index[0], others.iloc[0]))
+            is_word = import_library("pandas", "tables").to_numeric(texts, errors="coerce").isna()
+            index, text = next(iter(texts[is_word].items()), (texts.index[0], texts.iloc[0]))
             raise InvalidInputError(
                 f"expected numbers in column {name!r}, got {text!r} in "
                 f"{f'row {show_key(index)}' if where == 'row' else where}: make them numbers, or leave the column out"
@@ -263,11 +263,11 @@ def _as_times(times: Any) -> Any:
         return times
     pandas = import_library("pandas", "tables")
     numbers = pandas.to_numeric(times, errors="coerce")
-    others = times[numbers.isna() & times.notna()]
+    not_numbers = times[numbers.isna() & times.notna()]
     try:
-        return pandas.to_datetime(times, format="ISO8601") if len(others) else numbers
+        return pandas.to_datetime(times, format="ISO8601") if len(not_numbers) else numbers
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"expected numbers or dates such as 2024-01-31 in the time column {times.name!r}, got "
-            f"{str(others.iloc[0])!r}: convert it with pandas.to_numeric or pandas.to_datetime"
+            f"{str(not_numbers.iloc[0])!r}: convert it with pandas.to_numeric or pandas.to_datetime"
         ) from None

@@ -1,4 +1,4 @@
-"""Common to classifier and regressor: data are read, a network is fitted, and its read-out is certified."""
+"""The base class of classifier and regressor: reads data, fits a network, and certifies its read-out."""
 
 import re
 import time
@@ -132,10 +132,10 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return self
 
     def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
-        """Certify again, from the data that the model was fitted to, how good its read-out is.
+        """Certify the read-out again on the data that the model was fitted to.
 
-        If the data are others, an :class:`OtherDataWarning` says in what they differ, and the certificate applies to
-        the data passed in.
+        If the data differ, an :class:`OtherDataWarning` names the differences, and the certificate applies to the data
+        passed in.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return self._proof
 
     def as_sequences(self, X: Any) -> Sequences:
-        """Return data as the network reads them: checked against those of the fit, and standardised.
+        """Check data against those of the fit and standardise them, as the network expects.
 
         Parameters
         ----------
@@ -321,11 +321,12 @@ class SpikingEstimator(EstimatorChoices, ABC):
         # Files of early versions have no fingerprint. The objective differs unless the data are the same.
         proof = self.proof_
         primal, stated = proof.certify(data).primal, proof.certificate.primal
+        # Sums are rounded in another order with other numbers of threads.
         is_equal = abs(primal - stated) <= 1e-9 * max(1.0, abs(stated))
         return [] if is_equal else [f"the objective ({primal:.6g} instead of {stated:.6g})"]
 
     def data_of_fit(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingSet:
-        """Return the data that the model was fitted to as a training set; warn if they are others.
+        """Return the data that the model was fitted to as a training set; warn if they differ.
 
         Parameters
         ----------
@@ -369,6 +370,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         restored = dict(state)
         if "_compact" in restored:
             (of_network, of_proof), arrays, device = restored.pop("_compact")
+            # Arrays that joblib shares with its workers are read-only.
             tensors = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
             network = read_network(of_network, tensors)
             restored["_proof"] = None if of_proof is None else read_proof(of_proof, tensors, network).to(device)
@@ -395,6 +397,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             tuned = tune_witnesses(data, objective, None, families, seed=seed, callback=notify)
             earlier = (summarise_search(tuned, time.perf_counter() - begin),)
             families, readouts = tuned.family, (tuned.readout,)
+            # The search has used up part of the time for the fit.
             budget = replace(budget, max_seconds=max(0.0, budget.max_seconds - earlier[0].seconds))
         begin = time.perf_counter()
         judge = None if self._is_ridge else HeldOut(DEFAULTS.one_held_out, seed=seed)
@@ -430,6 +433,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
         labels = self._classes_of(data)
         n_classes = 1 if labels is None else len(np.unique(labels))
+        # Each class needs a sample to learn from and one to be judged by.
         n_held = min(-(-len(data) // DEFAULTS.one_held_out), len(data) - max(n_classes, 2))
         if n_held < n_classes:
             return data, data
@@ -454,7 +458,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
         y = self.read_targets(y)
         weight = self._weights(y, sample_weight, count_samples(X, y))
         if weight is not None and not weight.all():
-            counted = np.flatnonzero(weight)  # samples of weight zero are left out
+            # Left out before anything is learned: samples of weight zero must not affect classes, scale or fingerprint.
+            counted = np.flatnonzero(weight)
             X = list(X.values()) if isinstance(X, Mapping) else X
             with foreign_errors():
                 X = _safe_indexing(X, counted)

@@ -81,7 +81,7 @@ _CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]
     "surrogate": ((None,), _expect("SurrogateSettings", (SurrogateSettings,))),
     "random_state": ((None,), _expect("an integer, a RandomState or None", (int, np.integer, np.random.RandomState))),
 }
-"""The words that a parameter may be, None among them, and the check of any other value.
+"""The words that a parameter accepts, including None, and the check of any other value.
 
 :class:`Program` checks the name of the penalty; ``loss``, ``layout``, ``device`` and ``verbose`` are checked where they
 are read.
@@ -134,8 +134,9 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         penalties it is zero.
     sparsity : int, "few", "accuracy" or None
         How many of the hidden neurons are read, for methods that end with a convex read-out. An integer is the most.
-        "few" reads the fewest whose error is within one standard error of the best, where neurons and errors come from
-        different samples. None and "accuracy" read all of them. The certificate covers the neurons selected.
+        "few" reads the fewest whose error is within one standard error of the best. Neurons are selected on some
+        samples, and their errors measured on others. None and "accuracy" read all of them. The certificate covers the
+        neurons selected.
     intercept : bool
         Whether the read-out has an unpenalised constant.
     layout : "channels-last" or "channels-first", optional
@@ -226,11 +227,13 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
                 f"expected a method that ends with a convex read-out for sparsity={self.sparsity!r}, got "
                 f"{self.method!r}: use 'cvx' or 'sg-cvx'"
             )
+        # These two refuse widths, penalties and strengths that are not valid.
         self._widths()
         self._program(Objective("squared"))
 
     def _seed(self) -> int:
         seed = self.random_state
+        # Drawing advances a RandomState: the next fit gets another seed, as in scikit-learn.
         return int(seed if isinstance(seed, (int, np.integer)) else check_random_state(seed).randint(2**31))
 
     @property
@@ -310,6 +313,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     def _widths(self) -> tuple[int, ...]:
         """Return the widths of the hidden layers."""
         if self.hidden is not None:
+            # As objects: NumPy would convert True beside 3 to an integer before it could be refused.
             widths = tuple(check_positive_int("hidden", width) for width in np.ravel(np.asarray(self.hidden, object)))
             if not widths:
                 raise InvalidInputError("expected hidden to list the layers' widths, got none: pass (256,)")

@@ -187,7 +187,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         if self.class_weight is None:
             return weight
         weight = np.ones(len(y)) if weight is None else weight
-        counted = np.flatnonzero(weight)
+        counted = np.flatnonzero(weight)  # "balanced" must not count samples of weight zero
         with foreign_errors():
             weight[counted] *= compute_sample_weight(self.class_weight, y[counted])
         return relative_weights("sample_weight times class_weight", torch.from_numpy(weight)).numpy()
@@ -244,6 +244,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             raise InvalidInputError(
                 f"unknown labels {sorted(unknown, key=str)[:5]}: the fitted classes are {self.classes_.tolist()}"
             )
+        # The classes are sorted and every label is among them, so its position is its index.
         indices: npt.NDArray[Any] = np.searchsorted(self.classes_, y)
         if self._loss_name != "softmax" and len(self.classes_) > 2:
             one_hot: npt.NDArray[Any] = np.eye(len(self.classes_))[indices]
@@ -281,14 +282,15 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     kinds = {str(labels.dtype): labels.dtype.type}
     if is_object:
         kinds = {type(label).__name__: type(label) for label in labels}
-    others = [name for name, kind in kinds.items() if not issubclass(kind, (str, Real, np.bool_))]
+    unsupported = [name for name, kind in kinds.items() if not issubclass(kind, (str, Real, np.bool_))]
     are_text = {issubclass(kind, str) for kind in kinds.values()}
-    if is_object and not others and are_text == {False}:
+    if is_object and not unsupported and are_text == {False}:
         labels = np.asarray(labels.tolist())
-        others = ["object"] if labels.dtype == object else []  # integers of more than 64 bits
-    if others:
+        unsupported = ["object"] if labels.dtype == object else []  # integers of more than 64 bits
+    if unsupported:
         raise InvalidInputError(
-            f"expected labels that are numbers or strings, got {others[0]}: convert them, for example by astype(str)"
+            f"expected labels that are numbers or strings, got {unsupported[0]}: convert them, for example by "
+            "astype(str)"
         )
     if len(are_text) > 1:
         names = " and ".join(sorted(kinds))
@@ -326,6 +328,7 @@ def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> 
         likelihood = torch.log_softmax(logits(scores, 10**exponent / size), dim=1)
         return -float(weight @ (target * likelihood).sum(1))
 
+    # The loss is convex in the scale, so it has a single minimum over the exponents, too.
     return float(10 ** minimize_scalar(loss, bounds=(-3.0, 5.0), method="bounded").x / size)
 
 
@@ -345,4 +348,5 @@ def logits(scores: Tensor, scale: float) -> Tensor:
         The logits.
     """
     scaled = scale * scores
+    # The softmax of (0, s) is the logistic function of s.
     return torch.cat((torch.zeros_like(scaled), scaled), dim=1) if scores.shape[1] == 1 else scaled

@@ -140,7 +140,7 @@ def _read_model(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_dr
         raise InvalidInputError(f"expected steps for a model of sequences with {last.n_features_in_} features")
     names = [*(name for name, _ in steps), header["name"]]
     if not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
-        raise InvalidInputError(f"expected different names for the steps of a pipeline, got {names}")
+        raise InvalidInputError(f"expected distinct names for the steps of a pipeline, got {names}")
     return Pipeline([*steps, (header["name"], last)])
 
 
@@ -209,6 +209,7 @@ def _read_estimator(
     model.certificate_ = None if model._proof is None else model._proof.certificate
     mean, scale = model.input_scale_ = tensors[_SCALE[0]].numpy(), tensors[_SCALE[1]].numpy()
     for name, entry in _ENTRIES.items():
+        # A file of a regressor must not set the classes of a classifier, nor the other way round.
         if header["class"] in entry.required_by or (name in header and not entry.required_by):
             value = entry.read(header[name])
             if value is not None:
@@ -231,7 +232,7 @@ def _read_names(names: Any) -> npt.NDArray[Any] | None:
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
-        raise InvalidInputError("expected a list of different names of features, got something else")
+        raise InvalidInputError("expected a list of distinct names of features, got something else")
     return np.array(names, dtype=object)
 
 
@@ -259,7 +260,7 @@ def _read_labels(kind: str, values: list[Any]) -> npt.NDArray[Any]:
     labels = np.array(values, dtype=dtype)
     # NaN differs from itself, and objects that cannot be sorted raise a TypeError: both are refused.
     if labels.ndim != 1 or not np.array_equal(np.unique(labels), labels):
-        raise InvalidInputError("expected labels that are sorted and different, got others")
+        raise InvalidInputError("expected distinct labels in sorted order, got others")
     return labels
 
 

@@ -270,11 +270,11 @@ def feature_scale(
     # A constant feature is zero once its mean is subtracted, and not the rounding of its mean.
     mean = np.where(extent == 0, lowest, (share * values).sum((0, 1)))
     spread = np.sqrt((share * (values - mean) ** 2).sum((0, 1)))
-    varies = spread > 1e-12
+    varies = spread > 1e-12  # in these units, anything smaller is the rounding of a constant
     if varies.any():
         spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
     spread = np.where(varies, spread, 0.0) * unit
-    return mean * unit, np.where(spread > 0, spread, 1.0)
+    return mean * unit, np.where(spread > 0, spread, 1.0)  # a spread may also underflow in the old unit
 
 
 def standardise(
@@ -283,9 +283,8 @@ def standardise(
     """Return values minus their mean, divided by their scale; refuse results that are not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled: npt.NDArray[np.float64] = (values - mean) / scale
-        if not np.isfinite(
-            scaled
-        ).all():  # the difference of two huge values overflows, that of their quarters does not
+        if not np.isfinite(scaled).all():
+            # The difference of two huge values overflows, that of their quarters does not.
             scaled = (values / 4 - mean / 4) / (scale / 4)
     if not np.isfinite(scaled).all():
         raise InvalidInputError(

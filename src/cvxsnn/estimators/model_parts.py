@@ -1,9 +1,9 @@
 """Networks and proofs as named tensors and JSON headers: the contents of model files and pickles.
 
 A function ``write_...(part, tensors)`` adds the tensors of a part and returns its header, from which
-``read_...(header, tensors)`` makes the part again. Whoever wrote a file may have written anything, so names are looked
-up in tables and never imported or called, and types, shapes and amounts of work are compared with :data:`TENSORS` and
-limits before anything is allocated.
+``read_...(header, tensors)`` makes the part again. A file may come from anybody, so names are looked up in tables and
+never imported or called, and types, shapes and amounts of work are checked against :data:`TENSORS` and :data:`LIMITS`
+before anything is allocated.
 """
 
 import hashlib
@@ -197,15 +197,18 @@ def _read_witnesses(
 ) -> WitnessSet:
     if header["kind"] != "sampled":
         recipe = {"neurons": header["neurons"]} if "neurons" in header else {}
+        # The sample that was selected from is not in the file, so its size is unknown.
         _check_indices("neurons", recipe.get("neurons", ()), 2**62)
         return WitnessSet(_read_layers("proof.layers", header["layers"], tensors), Provenance(header["kind"], recipe))
     recipe = header["recipe"]
     check_recipe(recipe, max_drawn)
     drawn, needed = (recipe["n_features"], *recipe["hidden"]), (network.n_features, *network.hidden)
+    # A network may have fewer neurons than were drawn: those without a path to the output are dropped.
     fits = len(drawn) == len(needed) and drawn[0] == needed[0] and all(map(int.__ge__, drawn, needed))
     if not fits or {type(layer) for layer in network.layers} != {NEURON_MODELS.find(recipe["neuron"]).layer}:
         raise InvalidInputError(f"expected a recipe for the neurons of {network!r}, got {drawn} {recipe['neuron']}")
     witnesses = regenerate(Provenance("sampled", recipe))
+    # Another version of NumPy might draw other numbers, and the proof would be about other neurons.
     if _digest(witnesses) != header["digest"]:
         raise InvalidInputError("expected the seed to give the same witnesses as when the model was saved")
     return witnesses

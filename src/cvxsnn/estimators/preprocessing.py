@@ -1,4 +1,4 @@
-"""Transformers of sequences: gaps are filled, values scaled, lengths changed."""
+"""Transformers of sequences: an imputer, a scaler and a resampler."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -282,13 +282,16 @@ class SequenceResampler(SequenceTransformer):
 
     def _apply(self, part: FloatArray) -> FloatArray:
         last = len(part) - 1
+        # A large factor may overflow to infinity, which floor refuses.
         n_steps = self.n_steps if self.factor is None else max(1, floor(min(self.factor * len(part) + 0.5, 2.0**62)))
         assert n_steps is not None
         # Four arrays of the size of the result are held at once.
         check_fits(4 * dense_bytes(n_steps, part.shape[1]), "cpu", "a resampled sequence", "choose fewer steps")
         times = np.linspace(0, last, n_steps) if n_steps > 1 else np.array([last / 2])
+        # The last step has no successor: it is its predecessor's, with a share of one.
         before = np.minimum(times.astype(int), max(last - 1, 0))
         share = (times - before)[:, None]
+        # Unlike a + share · (b - a), this is exact at both ends and cannot overflow.
         resampled: FloatArray = (1 - share) * part[before] + share * part[np.minimum(before + 1, last)]
         return resampled
 

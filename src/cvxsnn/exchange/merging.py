@@ -67,6 +67,7 @@ def merge_subnetworks(network: SpikingNetwork, library: str) -> SpikingNetwork:
             merged["weight"] = torch.block_diag(*wide.weight)[None]  # type: ignore[no-untyped-call]
         layers.append(replace(wide, **merged))
     readout = network.weight.new_zeros(layers[-1].width * network.n_windows, network.n_outputs)
+    # A network may list a column twice; its weights add up.
     readout = readout.index_add(0, network.columns, network.weight.detach())
     return SpikingNetwork(layers, readout, network.heads, network.intercept, readout=network.readout)
 

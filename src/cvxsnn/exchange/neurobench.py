@@ -67,7 +67,7 @@ class Synapses(nn.Linear):
     bias : Tensor of shape (n_neurons,) or None
         A constant per neuron.
     n_groups : int
-        The number of blocks of neurons; each block reads all values of its own.
+        The number of blocks of neurons. Each block reads its own values, all of them.
     **taps : Tensor
         With delays: ``source`` and ``delay`` of shape (n_neurons, n_taps), the value that each synapse reads and its
         delay in steps, and ``past`` of shape (max_delay, n_values), the zeros that delayed synapses read at first.

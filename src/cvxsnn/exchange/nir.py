@@ -165,7 +165,7 @@ def from_nir(graph: Any, *, dt: float | None = None, dtype: torch.dtype = torch.
         return NIRNetwork(graph, step, dtype)
     try:
         network = _network_in(graph.nodes, json.loads(metadata["network"]), step)
-        _check_same(graph, to_nir(network, dt=step))
+        _check_same(graph, to_nir(network, dt=step))  # somebody may have edited the nodes and not the header
         return network
     except Exception as error:  # parts that do not fit together raise all kinds of errors
         raise InvalidInputError(

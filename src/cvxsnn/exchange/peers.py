@@ -398,7 +398,7 @@ def _read(library: Library, layer: PeerLayer) -> dict[str, Any]:
 def _is_conversion(
     library: Library, layer: PeerLayer, arguments: Mapping[str, Any], source: LIFLayer, depth: int
 ) -> bool:
-    """Return whether a layer and the arguments read from it are what its source is converted to, to the bit."""
+    """Return whether converting ``source`` gives this layer and its arguments, to the bit."""
     expected = library.convert(source, depth, layer.linear.weight.dtype)
     again = _read(library, expected)
     return str(layer.delay_line) == str(expected.delay_line) and all(

@@ -234,7 +234,7 @@ class BitsComparison:
     objective : float
         Training objective before rounding.
     readout_bits : int
-        Bits per output weight, where these are rounded.
+        Bits per output weight of the rounded read-outs.
     rows : tuple of BitsRow
         One row for each number of bits.
 
@@ -291,7 +291,7 @@ def compare_bits(
     bits : sequence of int
         Bits per hidden weight, from 2 to 16.
     readout_bits : int
-        Bits per output weight, where these are rounded too.
+        Bits per output weight of the rounded read-outs.
     tol : float
         Relative gap to certify.
 

@@ -139,6 +139,7 @@ def round_readout(weight: Tensor, intercept: Tensor, bits: int) -> tuple[Tensor,
 def _quantise_layer(layer: HiddenLayer, bits: int) -> HiddenLayer:
     tensors = layer.tensors()
     weights = {name: value for name, value in tensors.items() if name.endswith("weight")}
+    # Input and recurrent weights are added to the same membrane, so they share the unit of their neuron.
     rounded, unit = round_weights(torch.cat([*weights.values()], dim=1), bits)
     parts = torch.split(rounded, [value.shape[1] for value in weights.values()], dim=1)
     scaled = NEURON_MODELS.of(layer).all_scaled - weights.keys()

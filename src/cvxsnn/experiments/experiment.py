@@ -58,6 +58,7 @@ class RunConfig:
     @property
     def shape_id(self) -> str:
         """A name that runs share if their gradient stages have one shape, so that they can train simultaneously."""
+        # Weights of heads change numbers and no shapes.
         shape = [dict(self.task), dict(self.family), dict(self.surrogate), {**self.objective, "head_weights": None}]
         return json.dumps(shape, sort_keys=True)
 
@@ -73,6 +74,7 @@ class RunConfig:
 
 
 def _digest(values: Mapping[str, Any]) -> str:
+    # Sorted: the order of keys in a file must not make another run.
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -31,7 +31,7 @@ def experiment_names() -> list[str]:
 
 
 def load_experiment(name: str, scale: Scale = "paper") -> Experiment:
-    """Read an experiment and fill in what its cells leave to the defaults.
+    """Read an experiment and fill in the defaults of its cells.
 
     Parameters
     ----------
@@ -107,16 +107,16 @@ def check_keys(data: Mapping[str, Any], source: str) -> None:
         _check_table(cell, f"{source}, cell {number}", _CELL, required=("row", "column"))
 
 
-def _check_values(value: Any, place: str) -> None:
+def _check_values(value: Any, location: str) -> None:
     """Refuse dates and times, which no setting is and no record can contain."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
-            _check_values(entry, f"{place}, key {key!r}")
+            _check_values(entry, f"{location}, key {key!r}")
     elif isinstance(value, list):
         for entry in value:
-            _check_values(entry, place)
+            _check_values(entry, location)
     elif not isinstance(value, (bool, int, float, str)):
-        raise InvalidInputError(f"expected numbers, text, lists and tables in {place}, got {str(value)!r}")
+        raise InvalidInputError(f"expected numbers, text, lists and tables in {location}, got {str(value)!r}")
 
 
 def check_configurations(experiment: Experiment, source: str) -> None:
@@ -134,14 +134,14 @@ def check_configurations(experiment: Experiment, source: str) -> None:
             _check_config(config, f"{source}, cell {cell.row!r}, {cell.column!r}")
 
 
-def _check_config(config: RunConfig, place: str) -> None:
+def _check_config(config: RunConfig, location: str) -> None:
     known = (*METHODS, ridge.METHOD)
     if config.method not in known:
-        raise InvalidInputError(f"expected a method among {', '.join(known)} in {place}, got {config.method!r}")
+        raise InvalidInputError(f"expected a method among {', '.join(known)} in {location}, got {config.method!r}")
     is_ridge = config.method == ridge.METHOD
-    _check_table(config.task, f"{place}, table task", config.task, required=("name",))
+    _check_table(config.task, f"{location}, table task", config.task, required=("name",))
     for family in config.family.get("join", [config.family]) if is_ridge else [config.family]:
-        _check_family(family, f"{place}, table family")
+        _check_family(family, f"{location}, table family")
     try:
         check_task_arguments(config.task["name"], {key: value for key, value in config.task.items() if key != "name"})
         (ridge_settings if is_ridge else make_settings)(config)
@@ -149,34 +149,34 @@ def _check_config(config: RunConfig, place: str) -> None:
         # Python names the key: "... unexpected keyword argument 'x'", "missing 1 required ... argument: 'x'".
         key = (re.findall(r"'(\w+)'", str(error)) or [str(error)])[-1]
         if "missing" in str(error):
-            raise InvalidInputError(f"expected a key {key!r} in {place}, found none") from error
+            raise InvalidInputError(f"expected a key {key!r} in {location}, found none") from error
         tables = [name for name in CONFIG_KEYS if repr(key) in repr(getattr(config, name))]
-        where = ", ".join([place, *(f"table {name}" for name in tables)])
+        where = ", ".join([location, *(f"table {name}" for name in tables)])
         raise InvalidInputError(f"expected keys that settings have in {where}, got {key!r}") from error
     except InvalidInputError as error:
-        raise InvalidInputError(f"{error} (in {place})") from error
+        raise InvalidInputError(f"{error} (in {location})") from error
 
 
-def _check_family(family: Mapping[str, Any], place: str) -> None:
+def _check_family(family: Mapping[str, Any], location: str) -> None:
     if "tune" in family:
-        _check_table(family, place, ("tune",))
-        _check_table(family["tune"], f"{place}.tune", [field.name for field in fields(Tuning)])
+        _check_table(family, location, ("tune",))
+        _check_table(family["tune"], f"{location}.tune", [field.name for field in fields(Tuning)])
     else:
         names = family_kind(family).arguments(family.get("neuron", "lif"))
         known = [name for name in names if name not in ("dtype", "device")]  # the run decides these
-        _check_table(family, place, known, required=("hidden",))
+        _check_table(family, location, known, required=("hidden",))
 
 
-def _check_table(table: Any, place: str, known: Collection[str], required: Collection[str] = ()) -> None:
+def _check_table(table: Any, location: str, known: Collection[str], required: Collection[str] = ()) -> None:
     if not isinstance(table, Mapping):
-        raise InvalidInputError(f"expected a table of keys in {place}, got {table!r}")
+        raise InvalidInputError(f"expected a table of keys in {location}, got {table!r}")
     for key, value in table.items():
         if key not in known:
-            raise InvalidInputError(f"expected keys among {', '.join(known)} in {place}, got {key!r}")
+            raise InvalidInputError(f"expected keys among {', '.join(known)} in {location}, got {key!r}")
         if key in _TABLES and not isinstance(value, Mapping):
-            raise InvalidInputError(f"expected {key!r} to be a table in {place}, got {value!r}")
+            raise InvalidInputError(f"expected {key!r} to be a table in {location}, got {value!r}")
         if key in ("seeds", "methods") and not isinstance(value, list):
-            raise InvalidInputError(f"expected {key!r} to be a list in {place}, got {value!r}")
+            raise InvalidInputError(f"expected {key!r} to be a list in {location}, got {value!r}")
     for key in required:
         if key not in table:
-            raise InvalidInputError(f"expected a key {key!r} in {place}, found none")
+            raise InvalidInputError(f"expected a key {key!r} in {location}, found none")

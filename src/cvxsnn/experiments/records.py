@@ -37,6 +37,7 @@ class RecordStore:
     def write(self, run_id: str, record: Mapping[str, Any]) -> None:
         """Write the record of a finished run."""
         text = json.dumps(record, sort_keys=True, ensure_ascii=False)
+        # From the text: a reader parses the record and must come to the same checksum.
         contents = {"checksum": _checksum(text), "record": json.loads(text)}
         write_atomically(self._path(run_id), (json.dumps(contents, sort_keys=True, indent=1) + "\n").encode())
 

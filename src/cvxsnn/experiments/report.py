@@ -74,7 +74,7 @@ def _anchors(experiments: Sequence[Experiment]) -> list[str]:
 
 
 def _circumstances(experiments: Sequence[Experiment], records: Records, damaged: Sequence[Damaged]) -> dict[str, str]:
-    """Return when, on which machines and with which versions the records were made."""
+    """Return the dates, machines and versions of the records."""
     ids = {run_id for experiment in experiments for run_id in experiment.runs()}
     used = [records[run_id] for run_id in sorted(ids) if run_id in records]
     n_failed = sum(1 for record in used if what_is_wrong(record))

@@ -47,7 +47,7 @@ _VALUES_AT_ONCE = 2**20
 
 @dataclass(frozen=True)
 class RidgeSettings:
-    """How the strength of ridge is chosen, and what it is fitted to.
+    """How to choose the strength of ridge, and which data to fit.
 
     Attributes
     ----------

@@ -156,7 +156,7 @@ def _family_value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return parse_distribution(value)
     if isinstance(value, list):
-        return tuple(_family_value(name, one) for one in value)
+        return tuple(_family_value(name, entry) for entry in value)
     return None if _ABSENT.get(name) == value else value
 
 

@@ -133,6 +133,7 @@ def _run(
         for name, config, before in runs:
             if claims.enter_context(claim(store.folder / f".{name}.claim", wait=wait)):
                 statuses[name] = "recorded"
+                # Between reading the records and the claim, another process may have finished the run.
                 if store.read(name) in (None, before):
                     ours[name] = config
         if not ours:

@@ -251,6 +251,7 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
         are_numbers = depth == 0 and has_numbers
         feedback, n_dense = 0, int((neurons * (layer.n_taps if layer.has_delays else senders)).sum())
         if layer.recurrence is not None:
+            # The first step reads the initial spikes, the others those of the step before.
             fed_back = spikes[1] + n_samples * layer.initial_spikes.to(torch.int64)
             feedback = int((fed_back * (layer.recurrence != 0).sum(2)).sum())
             n_dense += int((neurons * neurons).sum())

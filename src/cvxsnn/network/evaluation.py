@@ -62,16 +62,16 @@ def _check_model(model: object, methods: tuple[str, ...]) -> None:
         )
 
 
-def _check_heads(predictions: Predictions, shapes: Mapping[str, tuple[int, ...]], what: str) -> None:
+def _check_heads(predictions: Predictions, shapes: Mapping[str, tuple[int, ...]], noun: str) -> None:
     """Refuse predictions that are not integer classes of these heads and shapes."""
-    check_type(predictions, Mapping, f"{what} as a mapping from head to classes")
+    check_type(predictions, Mapping, f"{noun} as a mapping from head to classes")
     if predictions.keys() != shapes.keys():
-        raise InvalidInputError(f"expected {what} for heads {sorted(shapes)}, got heads {sorted(predictions)}")
+        raise InvalidInputError(f"expected {noun} for heads {sorted(shapes)}, got heads {sorted(predictions)}")
     for head, shape in shapes.items():
         classes = np.asarray(predictions[head])
         if classes.shape != shape or not np.issubdtype(classes.dtype, np.integer):
             raise InvalidInputError(
-                f"expected {what} for head {head!r} to be integer classes of shape {shape}, "
+                f"expected {noun} for head {head!r} to be integer classes of shape {shape}, "
                 f"got {classes.dtype} of shape {classes.shape}"
             )
 

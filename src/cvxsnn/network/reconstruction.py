@@ -319,8 +319,8 @@ def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tup
 def _choose_neurons(layer: HiddenLayer, chosen: Tensor) -> HiddenLayer:
     """Return the layer with neurons ``chosen`` (n_subnetworks, n_chosen), in that order and as often as named."""
     chosen, tensors = chosen.to(layer.weight.device), {}
-    each = torch.arange(len(chosen), device=chosen.device)[:, None]
+    subnetwork = torch.arange(len(chosen), device=chosen.device)[:, None]
     for name, value in layer.tensors().items():
-        senders = value[each, chosen] if name == "recurrent_weight" else value
-        tensors[name] = senders.movedim(-1, 1)[each, chosen].movedim(1, -1).contiguous()
+        senders = value[subnetwork, chosen] if name == "recurrent_weight" else value
+        tensors[name] = senders.movedim(-1, 1)[subnetwork, chosen].movedim(1, -1).contiguous()
     return layer.with_tensors(tensors)

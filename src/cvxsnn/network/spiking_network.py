@@ -480,6 +480,7 @@ class SpikingNetwork(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move and convert the membranes as torch asks for; scores stay in float64."""
         weight = self.layers[0].weight
+        # torch passes a function and not what it does: an empty tensor shows which type and device it converts to.
         probe = fn(torch.empty(0, dtype=weight.dtype, device=weight.device))
         if probe.dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"expected membranes in float32 or float64, got {probe.dtype}")

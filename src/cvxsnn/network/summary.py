@@ -139,7 +139,8 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
         if layer.recurrence is not None and bool(layer.recurrence.any()):
             weights, n_weights = [*weights, layer.recurrence], n_weights + int(neurons.square().sum())
         parameters = {name: value[is_connected] for name, value in layer.tensors().items() if value.ndim == 2}
-        del parameters["initial_spikes"]  # a bit, where the others are numbers
+        del parameters["initial_spikes"]  # one bit each, while the others are numbers
+        # A layer remembers inputs as numbers of 32 bits, and spikes of the layer below as single bits.
         buffer_bits = layer.max_delay * (32 * layer.n_inputs if depth == 1 else int(senders.sum()))
         part = _summarise_layer(f"hidden {depth}", int(neurons.sum()), n_weights, weights, parameters, address_bits)
         layers.append(replace(part, max_delay=layer.max_delay, buffer_bytes=_bytes(buffer_bits)))

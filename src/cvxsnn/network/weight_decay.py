@@ -83,6 +83,7 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
     for depth, layer in enumerate(network.layers):
         for name, value in layer.tensors().items():
             squares_of_layer = value.double().square()
+            # Inputs have no amplitude that could take over some of the size of the first weights.
             if name == "weight" and depth > 0:
                 decay += 2 * float(squares_of_layer.sum((1, 2)).sqrt().sum())
             elif name in NEURON_MODELS.of(layer).all_scaled:

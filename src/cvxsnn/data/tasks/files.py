@@ -145,7 +145,7 @@ def _gunzip(packed: bytes, origin: str) -> bytes:
     if not origin.endswith(".gz"):
         return packed
     with gzip.open(io.BytesIO(packed)) as file:
-        return file.read(MOST_BYTES)
+        return file.read(MOST_BYTES)  # a small file may unpack to any size; the checksum refuses what was cut off
 
 
 def _unzip_recordings(packed: bytes, _: str) -> dict[str, bytes]:
@@ -160,6 +160,7 @@ def _unzip_recordings(packed: bytes, _: str) -> dict[str, bytes]:
 
 
 def _digests(files: dict[str, bytes]) -> bytes:
+    # With their names, which contain the labels.
     return b"".join(hashlib.md5(name.encode() + files[name], usedforsecurity=False).digest() for name in sorted(files))
 
 

@@ -133,15 +133,17 @@ def _sample(tau: int, n_points: int) -> FloatArray:
     """Return the first points of the series of a delay, interpolated by cubic polynomials."""
     lyapunov_time, initial = _EQUATIONS[tau]
     n_per_unit = 10
+    # In steps of the integration, ten per unit of time.
     position = np.arange(n_points) * (lyapunov_time * n_per_unit / POINTS)
     fine = np.array(_integrate(tau, initial, int(position[-1]) + 3, n_per_unit))
-    left = np.clip(position.astype(np.int64), 1, None)
-    s = position - left
+    # A cubic polynomial needs a point before the interval and two after it.
+    step = np.clip(position.astype(np.int64), 1, None)
+    s = position - step
     series: FloatArray = (
-        -s * (s - 1) * (s - 2) / 6 * fine[left - 1]
-        + (s + 1) * (s - 1) * (s - 2) / 2 * fine[left]
-        - (s + 1) * s * (s - 2) / 2 * fine[left + 1]
-        + (s + 1) * s * (s - 1) / 6 * fine[left + 2]
+        -s * (s - 1) * (s - 2) / 6 * fine[step - 1]
+        + (s + 1) * (s - 1) * (s - 2) / 2 * fine[step]
+        - (s + 1) * s * (s - 2) / 2 * fine[step + 1]
+        + (s + 1) * s * (s - 1) / 6 * fine[step + 2]
     )
     return series
 
@@ -157,6 +159,7 @@ def _integrate(tau: int, initial: float, n_steps: int, n_per_unit: int = 10) -> 
     for now in range(n_delay, n_delay + n_steps):
         then = now - n_delay
         x, before, after = past[now], past[then], past[then + 1]
+        # Interpolation at the midpoint of four equidistant values has the weights -1, 9, 9, -1 over 16.
         outer = past[max(then - 1, 0)] + past[then + 2]
         middle = _production((9 * (before + after) - outer) / 16)
         slope_1 = production[then] - 0.1 * x

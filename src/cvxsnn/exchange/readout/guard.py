@@ -49,6 +49,7 @@ def _refill(value: Any, content: Any) -> Any:
     """Return a value after undoing changes inside it."""
     if content is None:
         return value
+    # In place: optimisers and other modules may refer to the same tensor, list or dict.
     if isinstance(value, Tensor):
         if not value.is_meta and not torch.equal(value.detach(), content):
             value.detach().copy_(content)

@@ -76,10 +76,10 @@ def find_readout(model: nn.Module, trial: Callable[[], Any], name: str | None = 
         raise InvalidInputError(f"expected layer to name a linear layer of the model ({choices}), got {name!r}")
     layer = linear[name]
     parameters = {id(layer.weight), id(layer.bias)}
-    for other, module in model.named_modules():
+    for other_name, module in model.named_modules():
         if module is not layer.module and parameters & {id(value) for value in module.parameters(recurse=False)}:
             raise InvalidInputError(
-                f"expected layer {name!r} to have weights of its own, but it shares them with {other!r}"
+                f"expected layer {name!r} to have weights of its own, but it shares them with {other_name!r}"
             )
     return layer
 
@@ -120,7 +120,7 @@ def _last_layer(model: nn.Module, linear: Collection[str], trial: Callable[[], A
             f"expected a linear layer to run last, got {type(module).__name__} {last!r} after it: pass layer= to name "
             f"one of {choices}"
         )
-    twins = sorted({name for name, _, other in calls if name != last and name in linear and _is_same(other, read)})
+    twins = sorted({name for name, _, value in calls if name != last and name in linear and _is_same(value, read)})
     if twins:
         raise InvalidInputError(
             f"expected one linear layer at the end, got several that read the same spikes, {', '.join(twins)} and "

@@ -18,7 +18,7 @@ SAME = 1e-3
 def probe(
     runner: ModelRunner, layer: LinearLayer, opening: Tensor, seed: int, is_named: bool
 ) -> tuple[ModelRunner, list[str]]:
-    """Return the runner, which now knows the axis of time, and notes on the model.
+    """Find out which axis is time and how outputs depend on the layer; return the runner with both, and notes.
 
     Refuses a layer whose output is not its weights times its input plus its bias, and a layer whose weights affect its
     own input: new weights would change the recorded spikes. A layer that the user has not named must also be the only
@@ -61,10 +61,12 @@ def probe(
     shapes = [tuple(value.shape) for value in (result, entered) if value is not None]
     if n_samples > 2 and any(shape[:2] == (n_samples, n_samples) for shape in shapes):
         return probe(runner, layer, opening[:-1], seed, is_named)  # as many steps as samples: the axes look alike
+    # Weights far above the model's own have an effect on whatever depends on them.
     high, driven = attempt(10 * largest)
+    # A model with noise of its own has other inputs at equal weights, too: that is no dependence.
     if not _are_equal(calls, driven) and _are_equal(calls, attempt(0.0)[1]):
         raise InvalidInputError(
-            f"expected what enters layer {layer.name!r} not to depend on its weights, but it does: the layer is used "
+            f"expected the inputs of layer {layer.name!r} not to depend on its weights, but they do: the layer is used "
             "more than once, shares its weights, or its output is fed back; name another with layer="
         )
     notes = []
@@ -95,13 +97,15 @@ def probe(
         reads_time_first = _is_time_first(entered, attempt(0.0, opening.flip(0))[1][0], n_samples)
     gives_time_first = result.shape[1] == n_samples if result is not None and result.ndim == 3 else None
     known = replace(runner, reads_time_first=reads_time_first, gives_time_first=gives_time_first, has_sign=has_sign)
+    # With one value for all weights and biases, every output is that value times the sum of the inputs, plus one.
     drive = known.as_steps(driven, n_samples).double().sum(2).add(layer.bias is not None).sum(0)
     return replace(known, is_direct=_are_proportional(drive, known.scores(high, n_samples, n_outputs))), notes
 
 
 def _check_linear(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> None:
-    """Refuse a linear layer whose own ``forward``, or a hook, does not give what its weights say, whatever they are."""
+    """Refuse a linear layer whose ``forward`` or hooks compute anything but weights times input plus bias."""
     weight, bias = layer.read()
+    # All entries differ, so that a transposed, permuted or masked use of the weights shows.
     pattern = torch.arange(weight.numel(), dtype=torch.float64, device=weight.device).mul(0.7).cos()
     layer.write(pattern.reshape(weight.shape), pattern[: len(bias)] + 0.5)
     weight, bias = layer.read()
@@ -112,14 +116,14 @@ def _check_linear(runner: ModelRunner, layer: LinearLayer, opening: Tensor) -> N
 
     with layer.module.register_forward_hook(keep, with_kwargs=True):
         runner.replay(opening)
-    for entered, left in pairs:
+    for entered, output in pairs:
         expected = nn.functional.linear(entered.to(weight), weight, bias)
-        rounding = max(SAME, 16 * torch.finfo(left.dtype).eps) * (1 + float(expected.abs().max().nan_to_num()))
-        if left.shape != expected.shape or not torch.allclose(left.to(expected), expected, 0.0, rounding, True):
+        rounding = max(SAME, 16 * torch.finfo(output.dtype).eps) * (1 + float(expected.abs().max().nan_to_num()))
+        if output.shape != expected.shape or not torch.allclose(output.to(expected), expected, 0.0, rounding, True):
             raise InvalidInputError(
-                f"expected layer {layer.name!r} to give its weights times what it reads plus its bias, got something "
-                f"else: {type(layer.module).__name__} has a forward or a hook of its own, so solve for another layer "
-                "with layer=, or replace it by a plain torch.nn.Linear"
+                f"expected layer {layer.name!r} to compute its weights times its input plus its bias, got other "
+                f"outputs from its forward or a hook ({type(layer.module).__name__}): solve for another layer with "
+                "layer=, or replace it by a plain torch.nn.Linear"
             )
 
 
@@ -141,11 +145,12 @@ def _is_time_first(flat: Tensor, turned: Tensor, n_samples: int) -> bool:
     """Return whether steps come first in rows of all steps and samples, from the rows for samples in reverse order."""
 
     def n_differences(sizes: tuple[int, int], axis: int) -> int:
-        one, other = (rows.reshape(*sizes, rows.shape[1]) for rows in (flat, turned))
-        return int((one.flip(axis) != other).sum())
+        forward, reverse = (rows.reshape(*sizes, rows.shape[1]) for rows in (flat, turned))
+        return int((forward.flip(axis) != reverse).sum())
 
+    # Fewer differences rather than none: batches in another order may be rounded differently.
     return n_differences((-1, n_samples), 1) <= n_differences((n_samples, -1), 0)
 
 
-def _are_equal(one: list[Tensor], other: list[Tensor]) -> bool:
-    return len(one) == len(other) and all(map(torch.equal, one, other))
+def _are_equal(first: list[Tensor], second: list[Tensor]) -> bool:
+    return len(first) == len(second) and all(map(torch.equal, first, second))

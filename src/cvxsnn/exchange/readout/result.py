@@ -72,7 +72,7 @@ class ReadoutResult:
     has_changed : bool
         Whether the weights were written. They are not if the model's own have the lower loss.
     scale : float
-        The layer holds ``scale`` times the solution, where output neurons follow that have to fire; 1 otherwise.
+        The layer holds ``scale`` times the solution if output neurons, which have to fire, follow it; otherwise 1.
     shift : float
         Added to all outputs for the same purpose; 0 otherwise. Neither changes which output is the largest.
     notes : tuple of str
@@ -152,7 +152,7 @@ class ReadoutResult:
         return network
 
     def _check_same(self, network: SpikingNetwork) -> None:
-        """Refuse a network that is not the model: its forward may use the layers in a way of its own."""
+        """Refuse a network that is not the model: its ``forward`` may connect the layers differently."""
         inputs, expected = self.example
         with torch.no_grad():
             outputs = network(inputs.detach().cpu().double()).cpu()

@@ -68,7 +68,7 @@ class ModelRunner:
             ) from error
 
     def record(self, layer: LinearLayer, batch: Tensor) -> tuple[Any, list[Tensor]]:
-        """Return the model's output, and what entered the layer at each call."""
+        """Return the model's output, and the input of the layer at each call."""
         calls: list[Tensor] = []
 
         def keep(_: nn.Module, arguments: Any, named: Any) -> None:
@@ -81,7 +81,7 @@ class ModelRunner:
         return output, calls
 
     def as_steps(self, calls: list[Tensor], n_samples: int) -> Tensor:
-        """Return what entered a layer as (n_steps, n_samples, n_inputs), however the model goes through time."""
+        """Return the inputs of a layer as (n_steps, n_samples, n_inputs), whether it was called per step or once."""
         first, shapes = calls[0], {tuple(call.shape) for call in calls}
         if len(shapes) == 1 and first.ndim == 2 and len(first) == n_samples:
             return torch.stack(calls)
@@ -114,7 +114,7 @@ class ModelRunner:
         return chosen
 
     def scores(self, output: Any, n_samples: int, n_outputs: int) -> Tensor | None:
-        """Return the model's outputs (n_samples, n_outputs), summed over the steps; None where they are unclear."""
+        """Return the model's outputs (n_samples, n_outputs), summed over the steps; None if axes are ambiguous."""
         scores = leading(output)
         if scores is not None and scores.ndim == 3:
             is_time_first, is_batch_first = (scores.shape[axis] == n_samples for axis in (1, 0))

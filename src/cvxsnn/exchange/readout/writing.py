@@ -18,7 +18,7 @@ def fit_output_range(
     solved: tuple[Tensor, Tensor],
     notify: ProgressCallback,
 ) -> tuple[float, float, float | None]:
-    """Return the scale and shift, the same for all outputs, with which the model decides best.
+    """Find the scale and shift, common to all outputs, that make the model's decisions most accurate.
 
     If the layer's outputs are the model's, both are left alone. If output neurons follow, the order of the layer's
     outputs is not enough: they must drive the neurons within the range in which firing rates differ. The model's own
@@ -42,7 +42,7 @@ def fit_output_range(
     Returns
     -------
     scale, shift : float
-        What to multiply weights and bias by, and what to add to every output.
+        The factor of weights and bias, and the constant added to every output.
     accuracy : float or None
         Accuracy of the model's decisions with them; None if they are unknown.
     """
