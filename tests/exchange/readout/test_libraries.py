@@ -211,7 +211,7 @@ def test_recurrent_hidden_neurons_are_no_readout():
 
 def test_a_linear_layer_inside_output_neurons_is_said_and_another_may_be_named():
     (inputs, classes), model = draw_data(), SnnTorchTutorial(snn.RLeaky(beta=0.9, linear_features=N_CLASSES))
-    with unharmed(model), pytest.raises(InvalidInputError, match=r"inputs of layer 'lif2.recurrent' not to depend on its"):
+    with unharmed(model), pytest.raises(InvalidInputError, match=r"inputs of layer 'lif2.recurrent' not to depend"):
         reconstruct_readout(model, inputs, classes, layout="time-first", l1_strength=1e-3)
     result = reconstruct_readout(model, inputs, classes, layout="time-first", layer="fc2", l1_strength=1e-3)
     assert result.after.loss < result.before.loss
