@@ -65,6 +65,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                 values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
             function(**values)
 
+    # typer derives the options from signature and annotations.
     run.__name__, run.__doc__ = function.__name__, function.__doc__
     run.__annotations__ = {name: option.annotation for name, option in options.items()}
     run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
@@ -87,7 +88,7 @@ def plain_errors() -> Iterator[None]:
             yield
     except KeyboardInterrupt:
         complain("interrupted; nothing was overwritten")
-        raise Exit(130) from None
+        raise Exit(130) from None  # 128 + SIGINT, as shells report it
     except (CvxsnnError, ValueError, OSError, MemoryError, RuntimeError) as error:
         sentence = first_line(error)  # scikit-learn follows its sentence with advice on its own estimators
         if isinstance(error, CvxsnnError):
@@ -97,7 +98,7 @@ def plain_errors() -> Iterator[None]:
             sentence = f"expected files and folders that can be used, got: {error.strerror or sentence}{name}"
         elif not isinstance(error, ValueError):
             if not is_out_of_memory(error):
-                raise
+                raise  # a defect of ours, which needs its traceback
             sentence = f"expected the work to fit into memory, got: {sentence}; use fewer samples or neurons"
         complain(sentence)
         raise Exit(1) from None

@@ -39,6 +39,7 @@ def check(
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     say(done.stdout.rstrip() or "NOT CHECKED: the checker ended without an answer")
     say(f"the checker is one file that you can read, copy and run by itself: {checker}")
+    # A checker that was killed has decided nothing.
     raise Exit(done.returncode if done.stdout.strip() else 2)
 
 

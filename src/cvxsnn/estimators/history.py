@@ -274,6 +274,7 @@ class ModelSummary:
         if self.certificate is None:
             return ["Proven: nothing. The read-out is not the solution of a convex problem."]
         over = _OVER[self.certificate.scope].format(n="" if self.n_sampled is None else f"{self.n_sampled:,} ")
+        # Rounding may leave a gap slightly below zero.
         gap, share = max(self.certificate.gap, 0.0), max(self.certificate.relative_gap, 0.0)
         proven = (
             f"Proven: no other weights for {over} lower the training objective (loss plus penalty, "

@@ -40,7 +40,7 @@ def _scan(cell: Any, drive: Tensor, membrane: Tensor) -> Tensor:
 def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
     box = import_library("norse.torch.functional.lif_box", "norse")
     rate = 1 - layer.decay[0]
-    if bool((rate == 0).any()):
+    if bool((rate == 0).any()):  # weights and biases are divided by it
         raise InvalidInputError(f"expected decays below 1 in layer {depth}, got 1: use to_snntorch")
     parameters = box.LIFBoxParameters(
         tau_mem_inv=shared((rate / DT).to(dtype)),

@@ -118,6 +118,7 @@ def run_ridge(
     RidgeRun
         The network with its certificate and accuracies.
     """
+    # A random stream per family: equal families would otherwise sample equal neurons.
     samples = [
         sample_witnesses(family, task.train.inputs, child_seed(seed, METHOD, number))
         for number, family in enumerate(families)

@@ -89,6 +89,7 @@ def run_all(
         folder, claimed = str(store.folder.absolute()), []
         groups_of_runs = ([(name, waiting[name], records.get(name)) for name in names] for names in groups)
         tasks = [(group, device, folder, wait) for group in groups_of_runs]
+        # -1 would put one process per core onto a single GPU.
         for _, statuses in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
             claimed += [name for name, status in statuses.items() if status == "claimed"]
             counts.update(status for status in statuses.values() if status != "claimed")

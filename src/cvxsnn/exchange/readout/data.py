@@ -56,6 +56,7 @@ class Batches:
             inputs = [(inputs[part], targets[part]) for part in parts]
         elif targets is not None:
             raise InvalidInputError(f"expected an array or a tensor with targets y, got {kind}: leave y out")
+        # An iterator is exhausted after the first of several passes.
         elif not isinstance(inputs, Iterable) or isinstance(inputs, Iterator):
             raise InvalidInputError(f"expected an array, or batches that can be read more than once, got {kind}")
         self._batches = inputs

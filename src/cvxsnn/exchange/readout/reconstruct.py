@@ -143,7 +143,7 @@ def reconstruct_readout(
     program = replace(program, intercept=last_layer.bias is not None)
     solution = solve_readout(data, program, before.loss, seed, notify)
     solved = data.layer_weights(solution)
-    after = data.score(*last_layer.rounded(*solved))
+    after = data.score(*last_layer.rounded(*solved))  # judged in the precision in which the layer stores it
 
     has_changed, scale, shift = after.loss <= before.loss, 1.0, 0.0
     if has_changed:

@@ -60,7 +60,7 @@ class ModelRunner:
             if self.layout == "time-first":
                 return self.model(batch.transpose(0, 1).contiguous())
             return [self.model(step) for step in batch.unbind(1)]
-        except Exception as error:
+        except Exception as error:  # a user's model may raise anything
             raise InvalidInputError(
                 f"expected the model to run on a {batch.dtype} batch of shape {tuple(batch.shape)} on {device} with "
                 f"layout={self.layout!r}, but it raises {type(error).__name__}: {first_line(error)}; choose another "
