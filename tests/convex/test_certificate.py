@@ -337,3 +337,16 @@ def test_the_larger_the_roundings_the_wider_the_interval(
     assert found[1].dual > 0
     if name == "gamma":
         assert all(wide.primal > narrow.primal for narrow, wide in pairwise(found))
+
+
+def test_a_bound_counts_what_the_projection_of_a_dual_point_adds_to_its_correlations():
+    # An intercept asks for a dual point whose sum is zero; this one is off by less than what is accepted as rounding.
+    column = np.array([[1], [1], [1], [0], [0], [0], [0], [0]])
+    targets = np.array([3.0, 3.0, 1.0, 1.0, -1.0, 1.0, -1.0, 0.5])
+    problem = ConvexProblem(column, targets, loss="squared", l1_strength=0.05, intercept=True)
+    solution = solve(problem, tol=1e-12)
+    unit = solution.dual_point * len(targets)
+    off = 0.9e-9 * float(unit.abs().min())
+    shifted = (unit * (1 + 7.4 * off) - off) / len(targets)
+    bound = float((problem.dictionary.columns().T @ shifted).abs().max())
+    assert certify_with_bound(problem, shifted, [bound]) <= solution.certificate.primal

@@ -268,7 +268,8 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
         A guess λ of the dual point.
     correlation_bounds : sequence of float
         One proven number per output: ``|λᵀd|`` is at most this for every atom d that is not in the dictionary; for a
-        problem without ``l2_strength``, for those in the dictionary too.
+        problem without ``l2_strength``, for those in the dictionary too. No atom may have an entry above the
+        ``largest_entry`` of the dictionary, which is one for spikes and means.
 
     Returns
     -------
@@ -288,10 +289,12 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     weight = problem.row_weight[:, None]
     unit = _per_weight(problem, dual_point.to(weight))
     domain = problem.dual_domain(unit)
-    # The bounds were proven for this point: another one, projected into the domain, may correlate more.
     if not torch.allclose(domain, unit, rtol=1e-9, atol=1e-12):
         raise InvalidInputError("expected a dual point in the domain of the loss, such as a solution's own")
     largest = torch.tensor(correlation_bounds, dtype=torch.float64, device=weight.device)[None]
+    # The bounds were proven for the point that was passed. Its projection correlates more by at most this.
+    moved = problem.row_weight @ (domain - unit).abs()
+    largest = largest + problem.dictionary.largest_entry * (1 + gamma(len(weight) + _OPERATIONS)) * moved
     if not problem.l2_strength:
         return bound_at(problem, domain, largest, n_roundings=len(weight))[0]
     # Atoms that are not in the dictionary add nothing once they satisfy the constraint; those in it need not.
