@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from math import inf
 from typing import ClassVar, Literal
@@ -70,6 +70,20 @@ class SolverResult:
     dual: Tensor | None = None
 
 
+def _ignore(primal: float, bound: float, n_active: int) -> None:
+    """Record nothing.
+
+    Parameters
+    ----------
+    primal : float
+        The objective.
+    bound : float
+        The lower bound.
+    n_active : int
+        The number of coefficients that are not zero.
+    """
+
+
 @dataclass(frozen=True)
 class Budget:
     """The limits of a solve, and a function to report its progress.
@@ -95,7 +109,7 @@ class Budget:
     tolerance: float
     max_iterations: int
     deadline: float = inf
-    record: Callable[[float, float, int], None] = field(default_factory=lambda: lambda *progress: None)
+    record: Callable[[float, float, int], None] = _ignore
 
     @property
     def is_late(self) -> bool:
