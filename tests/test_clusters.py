@@ -196,7 +196,8 @@ def carried_out(folder, n_jobs=-1, report=None):
     """What the records of a sweep say, but for times."""
     store = RecordStore(folder / "paper")
     outcome = run_all({config.id: config for config in RUNS}, store, n_jobs=n_jobs, callback=report)
-    assert (outcome.n_done, outcome.n_failed) == (len(RUNS), 0)
+    # A worker may be lost between the record that it writes and its report; the next one then finds the record.
+    assert (outcome.n_done + outcome.n_skipped, outcome.n_failed) == (len(RUNS), 0)
     records, damaged = store.read_all()
     assert damaged == []
     for record in records.values():
