@@ -10,7 +10,7 @@ from theory.sweeps import sweep
 from cvxsnn.core.errors import BudgetError
 from cvxsnn.theory import LIFFamily, enumerate_lif, enumerate_patterns, price, spike_trees
 from cvxsnn.theory.box_kernel import END, explore
-from cvxsnn.theory.box_search import Boxes, BoxSearch, Coordinates, Proof, SearchResult, bound_boxes
+from cvxsnn.theory.box_search import Boxes, BoxSearch, Coordinates, Found, Proof, bound_boxes
 from cvxsnn.theory.spike_trees import SpikeTrees, common_zero, pivot_columns
 
 KINDS = st.sampled_from(["generic", "grid", "line", "repeated"])
@@ -135,11 +135,7 @@ def trees_of(normals, gains):
 def test_what_is_found_near_a_point_is_moved_as_near_to_it_as_its_spikes_need():
     # Where the first event meets (1, 1), a neuron is best on its lower side, and close enough to keep the second.
     trees = trees_of([[1, -1], [100, -99]], [-5, 7])
-    frame, centre, found = (
-        Coordinates.of(trees, np.eye(2, dtype=np.int64).astype(object)),
-        np.array([1, 1]),
-        SearchResult(),
-    )
+    frame, centre, found = Coordinates.of(trees, np.eye(2, dtype=np.int64).astype(object)), np.array([1, 1]), Found()
     near = replace(trees, normals=trees.normals[:1], edges=trees.edges[:1], gains=trees.gains[:1], roots=np.array([0]))
     search = BoxSearch()
     bound, _ = search._search_near(frame, replace(near, offset=np.array([7])), centre, found)
@@ -159,7 +155,7 @@ def test_bounds_of_divided_normals_are_constant_ones():
     for target in (0.0, 150.0, 199.0):
         bounds, is_tilted = bound_boxes(frame.problem, boxes, target)
         assert (bounds[0], is_tilted[0]) == (201.0, False)
-        found = explore(frame.problem, boxes.centres, boxes.halves, boxes.closest, target, 1, 43, False)
+        found = explore(frame.problem, boxes.centres, boxes.halves, boxes.closest, target, 1, 43, False, True)
         assert END.tilted not in found.codes[0, : found.n_codes[0]]
 
 

@@ -453,7 +453,7 @@ def test_beyond_the_limits_nothing_is_begun(monkeypatch):
 
     bits = SAMPLE["decay"][1].bit_length() * len(SAMPLE["inputs"][0])
     monkeypatch.setattr(CHECKER, "LIMITS", CHECKER.Limits(scale_bits=bits - 1))
-    assert limit(SAMPLE) == "the decay has too many bits for this number of steps"
+    assert limit(SAMPLE) == "the decay has too many bits for so many steps"
     monkeypatch.setattr(CHECKER, "LIMITS", CHECKER.Limits(scale_bits=bits))
     CHECKER.check(SAMPLE)
     file = CHECKER.read_certificate(SAMPLE)

@@ -238,7 +238,7 @@ def test_a_solution_s_price_is_the_largest_correlation_with_all_atoms(readout):
     largest = float(complete.rmatvec(solution.dual_point).abs().max())
     assert largest > 0.01 * (1 + UNMISTAKABLE)
     found = column_generation.price_dual(family.on(inputs), solution.problem, solution.dual_point, 0.01)
-    assert found.prices[0].value == pytest.approx(largest, rel=0, abs=PRICED)
+    assert found.value == pytest.approx(largest, rel=0, abs=PRICED)
     dual = certify_with_bound(solution.problem, solution.dual_point, found.bounds)
     best = solve(ConvexProblem(complete, targets, "squared", 0.01), 1e-9).certificate
     assert dual < solution.certificate.dual

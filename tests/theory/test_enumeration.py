@@ -221,18 +221,18 @@ def test_recurrent_witnesses_that_do_not_produce_their_patterns_are_an_error(mon
 
 def test_more_patterns_than_allowed_are_refused_before_the_work_and_during_it():
     inputs = np.random.default_rng(0).normal(size=(4, 2, 1))
-    with pytest.raises(BudgetError, match=r"at most 5 patterns, got about 16"):
+    with pytest.raises(BudgetError, match=r"at most 5 patterns, but about 16 may exist"):
         enumerate_lif(LIFFamily(0.5), inputs, max_patterns=5)
-    with pytest.raises(BudgetError, match=r"at most 17 patterns, got about 3,364"):
+    with pytest.raises(BudgetError, match=r"at most 17 patterns, but about 3,364 may exist"):
         enumerate_recurrent(inputs, 2, max_patterns=17)
-    with pytest.raises(BudgetError, match=r"at most 17 patterns, got about 3,364"):
+    with pytest.raises(BudgetError, match=r"at most 17 patterns, but about 3,364 may exist"):
         complete_recurrent_dictionary(inputs, 2, max_patterns=17)
-    with pytest.raises(BudgetError, match=r"at most 20 patterns, got about \d+"):
+    with pytest.raises(BudgetError, match=r"at most 20 patterns, but about \d+ may exist"):
         complete_dictionary(inputs, LIFFamily(0.5), (2,), max_patterns=20)
     # Trajectories part where pasts differ, so that there can be more of them than hyperplanes in general position cut.
     steps, family = np.random.default_rng(0).normal(size=(1, 8, 1)), LIFFamily(0.5, negative_threshold=True)
     assert len(enumerate_lif(family, steps)) > count_cells(8, 2) == 16
-    with pytest.raises(BudgetError, match=r"at most 16 patterns, got at least \d+: .* or raise max_patterns"):
+    with pytest.raises(BudgetError, match=r"at most 16 patterns, and found more than \d+: raise max_patterns"):
         enumerate_lif(family, steps, max_patterns=16)
 
 

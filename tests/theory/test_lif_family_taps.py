@@ -267,10 +267,7 @@ def test_what_no_enumeration_is_about_is_refused_in_one_sentence():
         (lambda: family.on(np.ones((2, 4, 1))), "sequences of 2 features"),
         (lambda: complete_dictionary(np.ones((2, 4, 2)), family, (2,)), "no lower layers"),
         (lambda: LIFFamily(0.5, taps=([0, 1], [0, 3], 2)), r"taps to be Taps\(source, delay, n_sources\), or None"),
-        (
-            lambda: family.on(Sequences(np.ones((2, 4, 2)), [4, 3])),
-            "sequences of equal length, got .* lengths 3 to 4.* crop",
-        ),
+        (lambda: family.on(Sequences(np.ones((2, 4, 2)), [4, 3])), "sequences of equal length"),
     ]:
         with pytest.raises(InvalidInputError, match=message) as caught:
             refused()

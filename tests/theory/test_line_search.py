@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from theory.families import SEEDS
 
 from cvxsnn.theory import LIFFamily, enumerate_lif, price
-from cvxsnn.theory.box_search import BoxSearch, Coordinates, SearchResult
+from cvxsnn.theory.box_search import BoxSearch, Coordinates, Found
 from cvxsnn.theory.line_search import climb, random_points
 from cvxsnn.theory.spike_trees import SpikeTrees
 
@@ -37,7 +37,7 @@ def test_lines_find_the_best_of_all_neurons_of_small_problems_more_often_than_no
     for seed in range(20):
         inputs, weights, trees = draw_trees(seed, (6, 2, 1))
         best = abs(np.einsum("pnt,ntk->pk", enumerate_lif(LIFFamily(0.5, bias=True), inputs).spikes, weights)).max()
-        found = SearchResult()
+        found = Found()
         BoxSearch()._look_around(Coordinates.of(trees), found)
         assert found.value <= best
         n_best += found.value == best

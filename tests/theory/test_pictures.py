@@ -36,7 +36,7 @@ def test_one_wedge_is_drawn_for_each_two_dimensional_cone_and_together_they_cove
     inputs = draw_sequences(np.random.default_rng(seed), 3, 2, 1)
     family = LIFFamily(decay, negative_threshold=negative_threshold)
     frontier, spikes = split_parameters(family, inputs)
-    sizes = [len(own.cone.rays) + len(own.cone.lines) for own in frontier.sets]
+    sizes = [len(frontier.cone(k).rays) + len(frontier.cone(k).lines) for k in range(len(frontier))]
     axes = plot_cones(family, inputs)
     drawn = wedges(axes)
     assert len(drawn) == sum(size >= 2 for size in sizes)

@@ -32,8 +32,7 @@ def test_trees_give_every_neuron_the_sum_of_its_spikes(family, seed, kind, n_ste
     neurons = np.rint(drawn * 2**10).astype(np.int64).astype(object)
     neurons[0] = 0
     expected = np.einsum("pnt,ntk->pk", events.simulate(neurons), weights)
-    trees = SpikeTrees.of(events, weights)
-    assert np.array_equal([trees.value_at(neuron) for neuron in neurons], expected)
+    assert np.array_equal(SpikeTrees.of(events, weights).values_at(neurons), expected)
 
 
 @pytest.mark.parametrize(

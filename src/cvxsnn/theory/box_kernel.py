@@ -18,9 +18,9 @@ class Ends(NamedTuple):
     leaf: int = 252
     """The constant bound is small enough."""
     last: int = 253
-    """The box cannot be halved further, and its bound is too large."""
+    """Too small to be halved, and the bound is too large."""
     stuck: int = 254
-    """Events meet here in more than general position: search this box as a problem with fewer dimensions."""
+    """Events meet here in more than general position: to be searched as a problem of fewer dimensions."""
     left: int = 255
     """Not examined: the budget was used up."""
 
@@ -29,14 +29,16 @@ END = Ends()
 
 
 class _Settings(NamedTuple):
+    step: float = 0.75
+    """Where the second linear bound is chosen, as a share of the way to the border of a box."""
     max_seen: int = 1024
-    """Largest number of open events tested for general position; a box with more is halved without the test."""
+    """Open events that are tested for general position; with more, a box is halved without the test."""
     max_open: int = 6
-    """Largest number of open trees for which the norms of all possible sums are computed."""
+    """Open trees for which norms of all sums are compared."""
     max_ways: int = 8
-    """Largest number of sums per open tree."""
+    """Sums of one open tree that are compared."""
     max_sums: int = 256
-    """Largest number of combinations of these sums."""
+    """Sums over all open trees that are compared."""
 
 
 _SETTINGS = _Settings()
@@ -46,13 +48,13 @@ class Events(NamedTuple):
     """The events of all samples in the coordinates of a search."""
 
     normals: Any
-    """Linear functions of the parameters, of shape (n_events, dimension); exact up to ``slack``."""
+    """Linear functions of the parameters, of shape (n_events, dimension), up to ``slack`` per coordinate."""
     slack: int
-    """0 if the normals are exact, 1 if they were divided to fit into 64 bits."""
+    """0 if the normals are exact, or 1."""
     edges: Any
     """Events that follow silence and a spike, of shape (n_events, 2); -1 at the end."""
     gains: Any
-    """Amounts that silence and a spike add to the sum, of shape (n_events, 2, n_outputs)."""
+    """What silence and a spike add to the sum, of shape (n_events, 2, n_outputs)."""
     touch: int
     """1 if an event that touches a box from below is silent there, 0 if it may fire."""
 
@@ -65,25 +67,22 @@ class Problem(NamedTuple):
     roots: Any
     """First event of each sample."""
     offset: Any
-    """Constant part of the sum, of shape (n_outputs,)."""
+    """What is added to the sum for all parameters, of shape (n_outputs,)."""
     depth: int
-    """Largest depth of a tree."""
+    """Largest number of events of a sample, one after the other."""
 
 
 class _Space(NamedTuple):
-    """Scratch memory, reused for each box."""
+    """Memory that is used again for each box."""
 
     stack: Any
-    """Branches of a tree that are still to be visited: event, side and depth."""
     sums: Any
-    """Sums along the current branch, by depth."""
     seen: Any
-    """The open events of a box, truncated to the size of this array."""
     n_seen: Any
 
 
 class _Open(NamedTuple):
-    """The samples that are open on a box: first open events, ranges of their values, ranges of sums on each side."""
+    """The samples that are open on a box: their first open events, the values of these, and the ranges on each side."""
 
     events: Any
     middles: Any
@@ -93,7 +92,7 @@ class _Open(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Result of a search; the first axis of each array is over the boxes searched."""
+    """What a search of some boxes returns; the first axis of each array is that of the boxes."""
 
     codes: Any
     """How parts were halved, in the order of a walk that visits the lower half first; only ``n_codes`` are used."""
@@ -106,24 +105,13 @@ class Outcome(NamedTuple):
     values: Any
     """The largest size of a sum at any point that was tried."""
     points: Any
-    """The points with these values."""
+    """Where it is."""
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _new_space(problem: Problem, n_seen: int) -> _Space:
-    stack, sums = (
-        np.empty((problem.depth + 1, 3), np.int64),
-        np.zeros((problem.depth + 1, len(problem.offset)), np.int64),
-    )
+    stack, sums = np.empty(problem.depth + 2, np.int64), np.zeros((problem.depth + 4, len(problem.offset)), np.int64)
     return _Space(stack, sums, np.empty(n_seen, np.int64), np.zeros(1, np.int64))
-
-
-@nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _note(space: _Space, event: int) -> None:
-    """Record an open event; once the array is full, only count it."""
-    if space.n_seen[0] < len(space.seen):
-        space.seen[space.n_seen[0]] = event
-    space.n_seen[0] += 1
 
 
 @nb.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]
@@ -133,150 +121,181 @@ def _interval(normals: Any, slack: int, event: int, centre: Any, half: Any) -> A
     for d in range(normals.shape[1]):
         middle += normals[event, d] * centre[d]
         reach += abs(normals[event, d]) * half[d]
-        if slack:  # each entry of the normal errs by less than one
+        if slack:
             reach += slack * (abs(centre[d]) + half[d])
     return middle, reach
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _extend(events: Events, space: _Space, event: int, side: int, centre: Any, half: Any, high: Any, low: Any) -> None:
-    """Extend ``high`` and ``low`` to all sums of a tree on a box after one side of an event."""
-    # A stack and no recursion: Numba crashes when it loads recursive functions from its cache.
-    sums, stack, size, depth = space.sums, space.stack, 1, 0
-    stack[0, 0], stack[0, 1], stack[0, 2] = event, side, depth
+def _range(events: Events, space: _Space, event: int, centre: Any, half: Any, high: Any, low: Any) -> None:
+    """Add to ``high`` and ``low`` the range of what a tree may give on a box, and to ``seen`` its open events."""
+    n_outputs, most, least = len(high), len(space.sums) - 2, len(space.sums) - 1
+    for k in range(n_outputs):
+        space.sums[0, k] = 0
+        space.sums[most, k], space.sums[least, k] = -(2**62), 2**62
+    space.stack[0], size = event, 1
     while size > 0:
         size -= 1
-        event, side, depth = stack[size, 0], stack[size, 1], stack[size, 2]
-        following = events.edges[event, side]
-        for k in range(len(high)):
-            sums[depth + 1, k] = sums[depth, k] + events.gains[event, side, k]
-            if following < 0:
-                high[k] = max(high[k], sums[depth + 1, k])
-                low[k] = min(low[k], sums[depth + 1, k])
-        if following >= 0:
-            middle, reach = _interval(events.normals, events.slack, following, centre, half)
-            # The values are from middle - reach to middle + reach. With a lift, neurons with ties need not be examined.
-            may_rest, may_fire = middle < reach, middle >= -reach + events.touch
-            if may_rest and may_fire:
-                _note(space, following)
-            if may_rest:
-                stack[size, 0], stack[size, 1], stack[size, 2] = following, 0, depth + 1
-                size += 1
-            if may_fire:
-                stack[size, 0], stack[size, 1], stack[size, 2] = following, 1, depth + 1
-                size += 1
+        event = space.stack[size]
+        middle, reach = _interval(events.normals, events.slack, event, centre, half)
+        may_rest, may_fire = middle < reach, middle >= -reach + events.touch
+        if may_rest and may_fire:
+            if space.n_seen[0] < len(space.seen):
+                space.seen[space.n_seen[0]] = event
+            space.n_seen[0] += 1
+        for side in (0, 1):
+            if (may_fire if side else may_rest) and events.edges[event, side] < 0:
+                for k in range(n_outputs):
+                    value = space.sums[size, k] + events.gains[event, side, k]
+                    space.sums[most, k] = max(space.sums[most, k], value)
+                    space.sums[least, k] = min(space.sums[least, k], value)
+        # The first child replaces its parent on the stack, so the parent's sums are overwritten last.
+        goes_on_rest, goes_on_fire = may_rest and events.edges[event, 0] >= 0, may_fire and events.edges[event, 1] >= 0
+        if goes_on_rest and goes_on_fire:
+            for k in range(n_outputs):
+                space.sums[size + 1, k] = space.sums[size, k] + events.gains[event, 1, k]
+                space.sums[size, k] += events.gains[event, 0, k]
+            space.stack[size], space.stack[size + 1] = events.edges[event, 0], events.edges[event, 1]
+            size += 2
+        elif goes_on_rest or goes_on_fire:
+            side = 1 if goes_on_fire else 0
+            for k in range(n_outputs):
+                space.sums[size, k] += events.gains[event, side, k]
+            space.stack[size] = events.edges[event, side]
+            size += 1
+    for k in range(n_outputs):
+        high[k] += space.sums[most, k]
+        low[k] += space.sums[least, k]
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _settle(events: Events, event: int, centre: Any, half: Any, total: Any) -> Any:
-    """Follow a tree as long as the box decides its events, and add their gains to ``total``.
+def _assess(
+    events: Events, space: _Space, event: int, middle: int, reach: int, centre: Any, half: Any, total: Any,
+    high: Any, low: Any,
+) -> Any:  # fmt: skip
+    """Follow a tree on a box: add what is decided to ``total`` and return the first open event, or -1, and its values.
 
-    Return the first open event, or -1, and the centre and the half-width of its values.
+    ``middle`` and ``reach`` are the values of the first event. ``high[side]`` and ``low[side]`` receive the range of
+    what the open part may add on either side of the first open event, and ``seen`` the open events.
     """
-    middle, reach = np.int64(0), np.int64(0)
-    while event >= 0:
-        middle, reach = _interval(events.normals, events.slack, event, centre, half)
-        if -reach + events.touch <= middle < reach:
+    n_outputs = len(total)
+    while True:
+        if middle >= reach:
+            side = 1
+        elif middle < -reach + events.touch:
+            side = 0
+        else:
             break
-        side = 1 if middle >= reach else 0
-        for k in range(len(total)):
+        for k in range(n_outputs):
             total[k] += events.gains[event, side, k]
         event = events.edges[event, side]
-    return event, middle, reach
-
-
-@nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _spread(events: Events, space: _Space, event: int, centre: Any, half: Any, total: Any, high: Any, low: Any) -> bool:
-    """Return whether what a tree adds from an open event on depends on the point of a box; if not, add it to ``total``.
-
-    ``high[side]`` and ``low[side]`` receive the range of what it adds on either side, and ``seen`` the open events.
-    """
-    n_outputs, n_before = len(total), space.n_seen[0]
-    _note(space, event)
+        if event < 0:
+            return -1, middle, reach
+        middle, reach = _interval(events.normals, events.slack, event, centre, half)
+    n_before = space.n_seen[0]
+    if space.n_seen[0] < len(space.seen):
+        space.seen[space.n_seen[0]] = event
+    space.n_seen[0] += 1
     for side in (0, 1):
-        is_end = events.edges[event, side] < 0
         for k in range(n_outputs):
-            gain = events.gains[event, side, k]
-            # Dual points have at most 52 bits in all, so that no sum reaches 2^62.
-            high[side, k], low[side, k] = (gain, gain) if is_end else (-(2**62), 2**62)
-        if not is_end:
-            _extend(events, space, event, side, centre, half, high[side], low[side])
+            high[side, k] = low[side, k] = events.gains[event, side, k]
+        if events.edges[event, side] >= 0:
+            _range(events, space, events.edges[event, side], centre, half, high[side], low[side])
     for k in range(n_outputs):
         if max(high[0, k], high[1, k]) != min(low[0, k], low[1, k]):
-            return True
-    # The tree adds the same everywhere, so its events do not keep the box open.
+            return event, middle, reach
     space.n_seen[0] = n_before
     for k in range(n_outputs):
         total[k] += high[0, k]
-    return False
+    return -1, middle, reach
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _meet(normals: Any, space: _Space) -> bool:
+def _meet(normals: Any, space: _Space, rows: Any) -> bool:
     """Return whether open events seem to meet in a point, or some of them in more than general position.
 
-    Rounding does no harm: the answer only decides when a box is searched as a smaller problem.
+    This only decides when to look more closely, so that rounding does no harm.
     """
     seen, n_seen, dimension = space.seen, space.n_seen[0], normals.shape[1]
     if n_seen < 2 or n_seen > len(seen):
         return False
-    rows, rank = np.empty((dimension, dimension)), 0  # rows are orthogonal and of length one
+    rank = 0  # rows are orthogonal and of length one
     for i in range(n_seen):
-        row = normals[seen[i]].astype(np.float64)
-        length = (row * row).sum()
+        length = 0.0
+        for d in range(dimension):
+            rows[rank, d] = normals[seen[i], d]
+            length += rows[rank, d] ** 2
         for k in range(rank):
-            row -= (rows[k] * row).sum() * rows[k]
-        rest = (row * row).sum()
-        if rest > 1e-18 * length:  # squares: below 1e-9 of its length, a row depends on the others
-            rows[rank] = row / np.sqrt(rest)
-            rank += 1
-            if rank == dimension:
-                return False
+            share = 0.0
+            for d in range(dimension):
+                share += rows[k, d] * rows[rank, d]
+            for d in range(dimension):
+                rows[rank, d] -= share * rows[k, d]
+        rest = 0.0
+        for d in range(dimension):
+            rest += rows[rank, d] ** 2
+        if rest <= 1e-18 * length:
+            continue
+        for d in range(dimension):
+            rows[rank, d] /= np.sqrt(rest)
+        rank += 1
+        if rank == dimension:
+            return False
     return bool(rank < n_seen)
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def survey(problem: Problem, centre: Any, half: Any) -> Any:
-    """Return the open parts of all trees on a box, as trees.
+    """Return what is open on a box as trees.
 
     Returns
     -------
     tuple of arrays
-        The open events, the edges between them, the gains of each side up to the next open event, the first open
-        event of each sample that has one, and the sum of all that is decided.
+        The open events, the edges between them, what their sides add up to the next open event, the first open event
+        of each sample that has one, and the sum of what is decided.
     """
-    events, n_events, n_outputs = problem.events, len(problem.events.normals), len(problem.offset)
-    space, total = _new_space(problem, 0), problem.offset.copy()
+    normals, slack, edges, gains, touch = problem.events
+    n_outputs, space, total = len(problem.offset), _new_space(problem, 0), problem.offset.copy()
     high, low = np.zeros((2, n_outputs), np.int64), np.zeros((2, n_outputs), np.int64)
-    kept, edges, roots = (
-        np.empty(n_events, np.int64),
-        np.empty((n_events, 2), np.int64),
-        [np.int64(0) for _ in range(0)],  # empty, and yet Numba can infer its type
-    )
-    gains = np.empty((n_events, 2, n_outputs), np.int64)
-    waiting = np.empty((problem.depth + 2, 3), np.int64)  # event, the event before it, and the side of that one
-    n_kept = 0
+    waiting = np.empty((problem.depth + 2, 2), np.int64)  # events, and which edge leads to them
+    kept, roots = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)]
+    following, added = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)]
     for root in problem.roots:
-        first, _, _ = _settle(events, root, centre, half, total)
-        if first < 0 or not _spread(events, space, first, centre, half, total, high, low):
+        middle, reach = _interval(normals, slack, root, centre, half)
+        first, _, _ = _assess(problem.events, space, root, middle, reach, centre, half, total, high, low)
+        if first < 0:
             continue
-        roots.append(np.int64(n_kept))
+        roots.append(np.int64(len(kept)))
         waiting[0, 0], waiting[0, 1], size = first, -1, 1
         while size > 0:
             size -= 1
-            event, before, side = waiting[size, 0], waiting[size, 1], waiting[size, 2]
-            if before >= 0:
-                edges[before, side] = n_kept
-            kept[n_kept] = event
-            edges[n_kept] = -1
-            gains[n_kept] = events.gains[event]
+            event, edge = waiting[size]
+            if edge >= 0:
+                following[edge] = np.int64(len(kept))
+            kept.append(event)
+            for _ in range(2):
+                following.append(np.int64(-1))
+            n_added = len(added)
+            for _ in range(2 * n_outputs):
+                added.append(np.int64(0))
             for side in (1, 0):  # the side of silence is visited first
-                following, _, _ = _settle(events, events.edges[event, side], centre, half, gains[n_kept, side])
-                if following >= 0:
-                    waiting[size, 0], waiting[size, 1], waiting[size, 2] = following, n_kept, side
+                here, after = n_added + side * n_outputs, event
+                state = side
+                while after >= 0 and state < 2:
+                    for k in range(n_outputs):
+                        added[here + k] += gains[after, state, k]
+                    after = edges[after, state]
+                    if after >= 0:
+                        middle, reach = _interval(normals, slack, after, centre, half)
+                        state = 1 if middle >= reach else 0 if middle < -reach + touch else 2
+                if after >= 0:
+                    waiting[size, 0], waiting[size, 1] = after, 2 * len(kept) - 2 + side
                     size += 1
-            n_kept += 1
-    return kept[:n_kept].copy(), edges[:n_kept].copy(), gains[:n_kept].copy(), np.array(roots, dtype=np.int64), total
+    shape = (len(kept), 2, n_outputs)
+    return (
+        np.array(kept, dtype=np.int64), np.array(following, dtype=np.int64).reshape(-1, 2),
+        np.array(added, dtype=np.int64).reshape(shape), np.array(roots, dtype=np.int64), total,
+    )  # fmt: skip
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
@@ -287,7 +306,7 @@ def _size(high: Any, low: Any, is_group: bool) -> float:
         entry = float(max(high[k], -low[k]))
         largest = max(largest, entry)
         squares += entry * entry
-    # Each square, sum and root is rounded by at most 2^-53 of itself, so this factor makes the norm an upper bound.
+    # Each square, sum and root is rounded by less than 2^-53 of itself.
     return np.sqrt(squares) * (1 + (len(high) + 4) * 2.0**-52) if is_group else largest
 
 
@@ -295,23 +314,24 @@ def _size(high: Any, low: Any, is_group: bool) -> float:
 def _largest_norm(events: Events, opened: Any, n_open: int, centre: Any, half: Any, total: Any) -> float:
     """Return the largest norm of what a few open trees can add to a sum, or infinity if there are too many ways.
 
-    Ranges of single outputs lose the correlation between outputs. If one event is open, the norm of the largest
-    sizes can exceed the norms on both sides, and boxes along its hyperplane would be halved to the last level.
+    Ranges of single outputs do not tell which of their ends go together: where one event is open, the norm of the
+    largest sizes may be that of neither side, and all boxes along its hyperplane would be halved to the end.
     """
     n_outputs, max_ways = len(total), _SETTINGS.max_ways
-    # Arrays of fixed sizes: the number of sums grows as the product over open trees.
     ways = np.zeros((_SETTINGS.max_open, max_ways, n_outputs), np.int64)
     n_ways = np.zeros(_SETTINGS.max_open, np.int64)
     stack, sums = np.empty(2 * max_ways, np.int64), np.zeros((2 * max_ways, n_outputs), np.int64)
     total_ways = 1
     for j in range(n_open):
-        stack[0], sums[0], size = opened[j], 0, 1
+        stack[0], size, is_first = opened[j], 1, True
+        sums[0] = 0
         while size > 0:
             size -= 1
             event, before = stack[size], sums[size].copy()
             middle, reach = _interval(events.normals, events.slack, event, centre, half)
             for side in (0, 1):
-                if not (middle >= -reach + events.touch if side else middle < reach):
+                can_be = middle < reach if side == 0 else middle >= -reach + events.touch
+                if not (is_first or can_be):
                     continue
                 following = events.edges[event, side]
                 if following < 0:
@@ -324,6 +344,7 @@ def _largest_norm(events: Events, opened: Any, n_open: int, centre: Any, half: A
                         return np.inf
                     stack[size], sums[size] = following, before + events.gains[event, side]
                     size += 1
+            is_first = False
         total_ways *= n_ways[j]
         if total_ways > _SETTINGS.max_sums:
             return np.inf
@@ -339,7 +360,39 @@ def _largest_norm(events: Events, opened: Any, n_open: int, centre: Any, half: A
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _tilted(normals: Any, opened: _Open, n_open: int, half: Any, highest: Any, lowest: Any, target: float) -> float:
+def _tilt(normals: Any, opened: _Open, n_open: int, k: int, sign: int, moved: Any, tilt: Any) -> Any:
+    """Fill ``tilt`` with the sum of all slopes at a point; return what it adds at the centre, and all that is open.
+
+    The slope of a sample is the largest one if the point, which is ``moved`` from the centre, is on its worse side, and
+    zero otherwise.
+    """
+    tilt[:] = 0.0
+    added, stake = 0.0, 0.0
+    is_centre = not moved.any()
+    for j in range(n_open):
+        event, middle, reach = opened.events[j], float(opened.middles[j]), float(opened.reaches[j])
+        more = float(
+            opened.highs[j, 1, k] - opened.highs[j, 0, k] if sign > 0 else opened.lows[j, 0, k] - opened.lows[j, 1, k]
+        )
+        stake += abs(more)
+        there = middle
+        if not is_centre:
+            for d in range(len(tilt)):
+                there += normals[event, d] * moved[d]
+        if more * there >= 0:
+            continue
+        slope = more / (reach - middle if more > 0 else reach + middle)
+        added += slope * middle
+        for d in range(len(tilt)):
+            tilt[d] += slope * normals[event, d]
+    return added, stake
+
+
+@nb.njit(cache=True)  # type: ignore[untyped-decorator]
+def _tilted(
+    normals: Any, opened: _Open, n_open: int, half: Any, highest: Any, lowest: Any, target: float, is_simple: bool,
+    tilts: Any,
+) -> float:  # fmt: skip
     r"""Return a bound on the size of all sums in a box by linear functions, with an allowance for rounding.
 
     Let z be the value of a sample's event, between -m and M on the box, and let a spike add w more than silence. Then
@@ -347,42 +400,42 @@ def _tilted(normals: Any, opened: _Open, n_open: int, half: Any, highest: Any, l
     .. math:: w [z \ge 0] \le w + \kappa z, \; 0 \le \kappa \le w / m \quad (w > 0), \qquad
               w [z \ge 0] \le -\kappa z, \; 0 \le \kappa \le -w / M \quad (w < 0).
 
-    So the constant bound may be tilted by any such slopes, which oppose each other if no neuron suits all samples. The
-    slope of a sample is the largest one if the centre is on its worse side, and zero otherwise. No term is
-    larger than what its sample can change, so that rounding changes less than 1e-9 of that.
+    So the constant bound may be tilted by any such slopes, which oppose each other where samples cannot all have their
+    way. They are chosen for the centre, then for a point on the way to where this bound is largest; means of both are
+    bounds, too. No term is larger than what its sample can change, so that rounding changes less than 1e-9 of that.
     """
-    worst, tilt = 0.0, np.zeros(len(half))
+    dimension, worst = len(half), 0.0
+    tilt, other, moved = tilts[0], tilts[1], tilts[2]
     for k in range(len(highest)):
         for sign in (1, -1):
             constant = float(highest[k] if sign > 0 else -lowest[k])
             if constant <= target:
                 worst = max(worst, constant)
                 continue
-            tilt[:] = 0.0
-            change, stake = 0.0, 0.0
-            for j in range(n_open):
-                event, middle, reach = opened.events[j], float(opened.middles[j]), float(opened.reaches[j])
-                more = float(
-                    opened.highs[j, 1, k] - opened.highs[j, 0, k]
-                    if sign > 0
-                    else opened.lows[j, 0, k] - opened.lows[j, 1, k]
-                )
-                stake += abs(more)
-                if more * middle < 0:
-                    slope = more / (reach - middle if more > 0 else reach + middle)
-                    change += slope * middle
-                    for d in range(len(tilt)):
-                        tilt[d] += slope * normals[event, d]
-            for d in range(len(tilt)):
-                change += abs(tilt[d]) * half[d]
-            # All slopes may be zero too, so that the constant bound is never exceeded.
-            worst = max(worst, constant + min(change, 0.0) + 1e-9 * stake)
+            moved[:] = 0.0
+            added, stake = _tilt(normals, opened, n_open, k, sign, moved, tilt)
+            best, largest = added, 0.0
+            for d in range(dimension):
+                best += abs(tilt[d]) * half[d]
+                largest = max(largest, abs(tilt[d]) * half[d])
+            best = min(best, 0.0)
+            if constant + best + 1e-9 * stake > target and largest > 0 and not is_simple:
+                for d in range(dimension):
+                    moved[d] = _SETTINGS.step * half[d] * (tilt[d] * half[d] / largest)
+                more, _ = _tilt(normals, opened, n_open, k, sign, moved, other)
+                for part in range(1, 5):
+                    share = 0.25 * part
+                    mean = (1 - share) * added + share * more
+                    for d in range(dimension):
+                        mean += abs((1 - share) * tilt[d] + share * other[d]) * half[d]
+                    best = min(best, mean)
+            worst = max(worst, constant + best + 1e-9 * stake)
     return worst
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total: Any) -> None:
-    """Add the gains of a sample at one point."""
+    """Add what a sample gives at one point."""
     while event >= 0:
         value = np.int64(0)
         for d in range(normals.shape[1]):
@@ -396,31 +449,30 @@ def _follow(normals: Any, edges: Any, gains: Any, event: int, point: Any, total:
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _try_points(
     events: Events, opened: _Open, n_open: int, centre: Any, half: Any, total: Any, sign: int, shares: Any,
-    is_group: bool, best: float, best_point: Any,
+    slope: Any, point: Any, sums: Any, is_group: bool, best: float, best_point: Any,
 ) -> float:  # fmt: skip
-    """Compare the sums at the centre and, if few events are open, at the most promising corner with the best one.
+    """Compare the sums at the centre and, where few events are open, at the most promising corner with the best one.
 
-    ``shares`` receives, for each axis, how strongly the open sums depend on it.
+    ``shares`` receives how much of what is open depends on each axis.
     """
     normals, edges, gains, dimension = events.normals, events.edges, events.gains, len(centre)
     reaches, highs, lows = opened.reaches, opened.highs, opened.lows
-    shares[:] = 0.0
-    slope = np.zeros(dimension)
+    shares[:], slope[:] = 0.0, 0.0
     for j in range(n_open):
         event, stake = opened.events[j], 0.0
         for k in range(len(total)):
             stake += float(max(highs[j, 0, k], highs[j, 1, k]) - min(lows[j, 0, k], lows[j, 1, k]))
-        # Never zero: an event without reach is decided.
         stake /= reaches[j]
-        # The first output alone: this only decides which corner is tried.
         rise = float(gains[event, 1, 0] - gains[event, 0, 0]) / reaches[j]
         for d in range(dimension):
             shares[d] += stake * abs(normals[event, d]) * half[d]
             slope[d] += rise * normals[event, d]
     for trial in range(2 if n_open <= 4 else 1):
-        sums, point = total.copy(), centre.copy()
-        if trial == 1:
-            point += np.where(sign * slope >= 0, half, -half)
+        sums[:] = total
+        for d in range(dimension):
+            point[d] = centre[d]
+            if trial == 1:
+                point[d] += half[d] if sign * slope[d] >= 0 else -half[d]
         for j in range(n_open):
             _follow(normals, edges, gains, opened.events[j], point, sums)
         size = _size(sums, sums, is_group)
@@ -433,17 +485,23 @@ def _try_points(
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _choose_axis(half: Any, shares: Any) -> int:
     """Return the axis along which to halve a box, or -1 if it is too small."""
-    axis = np.argmax(np.where(half > 1, shares, -1.0))
-    if shares[axis] <= 0:  # only later events are open
-        axis = np.argmax(half)
-    return int(axis) if half[axis] > 1 else -1
+    axis, largest = -1, -1.0
+    for d in range(len(half)):
+        if half[d] > 1 and shares[d] > largest:
+            axis, largest = d, shares[d]
+    if axis >= 0 and largest <= 0:  # what is open depends on later events only
+        for d in range(len(half)):
+            if half[d] > half[axis]:
+                axis = d
+    return axis
 
 
 @nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def explore(
-    problem: Problem, centres: Any, halves: Any, closest: Any, target: float, budget: int, n_levels: int, is_group: bool
-) -> Outcome:
-    """Search boxes by branch and bound, with at most ``budget`` nodes each.
+    problem: Problem, centres: Any, halves: Any, closest: Any, target: float, budget: int, n_levels: int,
+    is_group: bool, is_simple: bool,
+) -> Outcome:  # fmt: skip
+    """Search some boxes, each for at most ``budget`` nodes.
 
     Parameters
     ----------
@@ -452,7 +510,7 @@ def explore(
     centres, halves : arrays of shape (n_boxes, dimension)
         The boxes.
     closest : array of shape (n_boxes,)
-        Parts up to this size in which events meet are returned with the code ``END.stuck``.
+        Parts up to this size, in which events meet, are returned to be looked at more closely.
     target : float
         Boxes whose bound is at most this are done.
     budget : int
@@ -461,6 +519,8 @@ def explore(
         Largest depth of the tree of boxes.
     is_group : bool
         Whether the size of a sum is its Euclidean norm, or its largest entry.
+    is_simple : bool
+        Whether linear bounds are chosen for the centres only, so that the checker can repeat them.
 
     Returns
     -------
@@ -475,81 +535,107 @@ def explore(
     codes, n_codes = np.empty((n_boxes, n_rest), np.uint8), np.zeros(n_boxes, np.int64)
     rest, rest_bounds = np.empty((n_boxes, n_rest, 2, dimension), np.int64), np.zeros((n_boxes, n_rest))
     bounds, values, points = np.zeros(n_boxes), np.zeros(n_boxes), np.zeros((n_boxes, dimension), np.int64)
-    # One row per level of the tree of boxes: the open samples of a box and of its ancestors.
+    # One row per level: a box and its ancestors, which wait for their upper halves.
     opened = np.empty((n_levels + 1, 3, n_samples), np.int64)
     n_open, totals = np.zeros(n_levels + 1, np.int64), np.zeros((n_levels + 1, n_outputs), np.int64)
-    sizes = np.zeros(n_levels + 1)
-    # Boxes to visit: the upper halves of ancestors.
-    stack, levels = np.zeros((n_levels + 2, 2, dimension), np.int64), np.zeros(n_levels + 2, np.int64)
+    centre = np.zeros((n_levels + 1, dimension), np.int64)
+    half = np.zeros((n_levels + 1, dimension), np.int64)
+    visits, axes, sizes = np.zeros(n_levels + 1, np.int64), np.zeros(n_levels + 1, np.int64), np.zeros(n_levels + 1)
     highs, lows = np.zeros((n_samples, 2, n_outputs), np.int64), np.zeros((n_samples, 2, n_outputs), np.int64)
     highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
-    space, shares = _new_space(problem, _SETTINGS.max_seen), np.zeros(dimension)
+    space, rows, tilts = (
+        _new_space(problem, _SETTINGS.max_seen),
+        np.empty((dimension, dimension)),
+        np.zeros((3, dimension)),
+    )
+    shares, slope = np.zeros(dimension), np.zeros(dimension)
+    point, total = np.zeros(dimension, np.int64), np.zeros(n_outputs, np.int64)
     for box in range(n_boxes):
-        n_parts, n_nodes, n_waiting = 0, 0, 1
-        stack[0, 0], stack[0, 1], levels[0] = centres[box], halves[box], 0
-        while n_waiting > 0:
-            n_waiting -= 1
-            centre, half, level = stack[n_waiting, 0].copy(), stack[n_waiting, 1].copy(), levels[n_waiting]
-            # The bound of the parent is valid for a box that is not examined.
-            code, size = END.left, sizes[level - 1] if level > 0 else np.inf
-            if n_nodes < budget:
-                n_nodes += 1
-                kept = 0
-                space.n_seen[0] = 0
-                total = totals[level]
-                total[:] = totals[level - 1] if level > 0 else problem.offset
-                highest[:], lowest[:] = 0, 0
-                # Events that are decided on a box are decided on its parts: only open trees are followed further.
-                for j in range(n_open[level - 1] if level > 0 else n_samples):
-                    event = opened[level - 1, 0, j] if level > 0 else problem.roots[j]
-                    event, middle, reach = _settle(events, event, centre, half, total)
-                    if event < 0 or not _spread(events, space, event, centre, half, total, highs[kept], lows[kept]):
-                        continue
+        n_parts = 0
+        centre[0], half[0] = centres[box], halves[box]
+        level, is_new, n_nodes = 0, True, 0
+        while level >= 0:
+            if is_new:
+                code = END.left
+                if n_nodes < budget:
+                    n_nodes += 1
+                    kept = 0
+                    space.n_seen[0] = 0
+                    totals[level, :] = totals[level - 1] if level > 0 else problem.offset
+                    highest[:], lowest[:] = 0, 0
+                    axis = axes[level - 1] if level > 0 else 0
+                    step = half[level, axis]
+                    move = step if level > 0 and visits[level - 1] == 2 else -step
+                    for j in range(n_open[level - 1] if level > 0 else n_samples):
+                        if level > 0 and slack == 0:  # only one coordinate has changed since the parent
+                            event = opened[level - 1, 0, j]
+                            middle = opened[level - 1, 1, j] + normals[event, axis] * move
+                            reach = opened[level - 1, 2, j] - abs(normals[event, axis]) * step
+                        else:
+                            event = opened[level - 1, 0, j] if level > 0 else problem.roots[j]
+                            middle, reach = _interval(normals, slack, event, centre[level], half[level])
+                        event, middle, reach = _assess(
+                            events, space, event, middle, reach, centre[level], half[level], totals[level],
+                            highs[kept], lows[kept],
+                        )  # fmt: skip
+                        if event < 0:
+                            continue
+                        for k in range(n_outputs):
+                            highest[k] += max(highs[kept, 0, k], highs[kept, 1, k])
+                            lowest[k] += min(lows[kept, 0, k], lows[kept, 1, k])
+                        opened[level, 0, kept], opened[level, 1, kept], opened[level, 2, kept] = event, middle, reach
+                        kept += 1
+                    n_open[level] = kept
                     for k in range(n_outputs):
-                        highest[k] += max(highs[kept, 0, k], highs[kept, 1, k])
-                        lowest[k] += min(lows[kept, 0, k], lows[kept, 1, k])
-                    opened[level, 0, kept], opened[level, 1, kept], opened[level, 2, kept] = event, middle, reach
-                    kept += 1
-                n_open[level] = kept
-                highest += total
-                lowest += total
-                here = _Open(opened[level, 0], opened[level, 1], opened[level, 2], highs, lows)
-                size = _size(highest, lowest, is_group)
-                if is_group and kept <= _SETTINGS.max_open and size > max(target, values[box]):
-                    size = min(size, _largest_norm(events, here.events, kept, centre, half, total))
-                code = END.leaf
-                # Linear functions bound entries, not norms, and need exact normals.
-                if kept > 1 and not is_group and slack == 0 and size > target:
-                    tilted = _tilted(normals, here, kept, half, highest, lowest, target)
-                    # The file says which of the two bounds the checker has to compute.
-                    if tilted <= target:
-                        code = END.tilted
-                    size = min(size, tilted)
-                if size > max(target, values[box]):
-                    sign = 1 if highest[0] >= -lowest[0] else -1
-                    values[box] = _try_points(
-                        events, here, kept, centre, half, total, sign, shares, is_group, values[box],
-                        points[box],
-                    )  # fmt: skip
-                if kept == 0 or size <= max(target, values[box]):
-                    bounds[box] = max(bounds[box], size)
-                else:
-                    axis = _choose_axis(half, shares)
-                    if axis < 0 or level + 1 >= n_levels:
-                        code = END.last
-                    elif half.max() <= closest[box] and _meet(normals, space):
-                        code = END.stuck
+                        highest[k] += totals[level, k]
+                        lowest[k] += totals[level, k]
+                    here = _Open(opened[level, 0], opened[level, 1], opened[level, 2], highs, lows)
+                    sizes[level] = _size(highest, lowest, is_group)
+                    if is_group and kept <= _SETTINGS.max_open and sizes[level] > max(target, values[box]):
+                        norm = _largest_norm(events, here.events, kept, centre[level], half[level], totals[level])
+                        sizes[level] = min(sizes[level], norm)
+                    code = END.leaf
+                    # Linear functions bound entries, not norms, and need exact normals.
+                    if kept > 1 and not is_group and slack == 0 and sizes[level] > target:
+                        better = _tilted(normals, here, kept, half[level], highest, lowest, target, is_simple, tilts)
+                        if better <= target:
+                            code = END.tilted
+                        sizes[level] = min(sizes[level], better)
+                    if sizes[level] > max(target, values[box]):
+                        sign = 1 if highest[0] >= -lowest[0] else -1
+                        values[box] = _try_points(
+                            events, here, kept, centre[level], half[level], totals[level], sign, shares, slope,
+                            point, total, is_group, values[box], points[box],
+                        )  # fmt: skip
+                    if kept == 0 or sizes[level] <= max(target, values[box]):
+                        bounds[box] = max(bounds[box], sizes[level])
                     else:
-                        code, sizes[level] = axis, size
-                        # Sides are powers of two, so that halves are exact.
-                        half[axis] >>= 1
-                        for step in (half[axis], -half[axis]):  # the lower half is taken first
-                            stack[n_waiting, 0], stack[n_waiting, 1], levels[n_waiting] = centre, half, level + 1
-                            stack[n_waiting, 0, axis] += step
-                            n_waiting += 1
-            codes[box, n_codes[box]] = code
-            n_codes[box] += 1
-            if code >= END.last:
-                rest[box, n_parts, 0], rest[box, n_parts, 1], rest_bounds[box, n_parts] = centre, half, size
-                n_parts += 1
+                        axis = _choose_axis(half[level], shares)
+                        if axis < 0 or level + 1 >= n_levels:
+                            code = END.last
+                        elif half[level].max() <= closest[box] and _meet(normals, space, rows):
+                            code = END.stuck
+                        else:
+                            code, axes[level], visits[level] = axis, axis, 0
+                codes[box, n_codes[box]] = code
+                n_codes[box] += 1
+                if code >= END.last:
+                    rest[box, n_parts, 0], rest[box, n_parts, 1] = centre[level], half[level]
+                    # A box that was not examined has the bound of its parent.
+                    size = sizes[level] if code != END.left else sizes[level - 1] if level > 0 else np.inf
+                    rest_bounds[box, n_parts] = size
+                    n_parts += 1
+                if code >= END.tilted:
+                    level, is_new = level - 1, False
+                    continue
+            if visits[level] == 2:
+                level, is_new = level - 1, False
+                continue
+            axis = axes[level]
+            step = half[level, axis] >> 1
+            centre[level + 1], half[level + 1] = centre[level], half[level]
+            centre[level + 1, axis] += step if visits[level] == 1 else -step
+            half[level + 1, axis] = step
+            visits[level] += 1
+            level, is_new = level + 1, True
     return Outcome(codes, n_codes, rest, rest_bounds, bounds, values, points)

@@ -1,9 +1,9 @@
 """The largest price of any neuron, by branch and bound over boxes of parameters with exact integers.
 
 Scaling a neuron changes no spike, so its parameters lie on the surface of a cube: the faces are the first boxes. The
-kernel bounds a box by the largest contribution of each sample, and halves it until the bound is small enough. If many
-events meet in one point, halving would never end. But all neurons near that point are those of a problem with fewer
-samples and fewer dimensions, which is searched in the same way.
+kernel bounds a box by what each sample can still contribute, and halves it until the bound is small enough. Where many
+events meet in one point, halving would go on for ever. Then all neurons near that point are those of a problem with
+fewer samples and fewer dimensions, which is searched in the same way.
 """
 
 import time
@@ -27,7 +27,7 @@ from .spike_trees import SpikeTrees, common_zero, pivot_columns
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Limits and sizes of the search."""
+    """How boxes are searched."""
 
     n_levels: int = 20
     """Halvings of a side of the cube."""
@@ -36,23 +36,23 @@ class SearchSettings:
     max_excess: int = 24
     """Bits that may be rounded away from longer numbers, which makes bounds larger but keeps them valid."""
     batch: int = 64
-    """Boxes per call of the kernel."""
+    """Boxes that the kernel gets at once."""
     first_budget: int = 100
     """Nodes per box in the first batches. The first boxes are large, and each of their parts may have good neurons."""
     budget: int = 2000
     """Nodes per box later."""
     n_centres: int = 8
-    """Number of boxes per batch whose centres start line searches."""
+    """Boxes of each batch from whose centres lines are searched."""
     n_points: tuple[int, ...] = (64, 256, 512)
-    """Numbers of random points that start line searches, in turn, until a neuron above ``enough`` is found."""
+    """Random points from which lines are searched, until a neuron above what is enough is found."""
     n_sweeps: int = 10
-    """Sweeps of line searches from each point."""
+    """Lines searched from each point, per parameter."""
     point_bits: int = 24
     """Bits to which the ends of lines are rounded."""
     enlarged: tuple[int, ...] = (1, 4, 32)
     """Factors by which a box that cannot be halved is enlarged, to contain the point where its events meet."""
     max_neurons: int = 512
-    """Number of neurons kept, those with the largest sums."""
+    """Neurons of large sums that are kept."""
 
 
 _SETTINGS = SearchSettings()
@@ -65,7 +65,7 @@ class Boxes(NamedTuple):
     halves: npt.NDArray[np.int64]
     bounds: npt.NDArray[np.float64]
     closest: npt.NDArray[np.int64]
-    """Largest size of a part at which events that meet are searched as a smaller problem."""
+    """Sizes at which to look more closely at parts in which events meet."""
 
     @property
     def n_boxes(self) -> int:
@@ -78,14 +78,13 @@ class Boxes(NamedTuple):
 
     def split(self, n_boxes: int) -> tuple["Boxes", "Boxes"]:
         """Return the boxes with the largest bounds, and the others."""
-        # Stable and sorted again: equal bounds keep their order, so that a search can be repeated exactly.
         order = np.argsort(-self.bounds, kind="stable")
         return self.take(order[:n_boxes]), self.take(np.sort(order[n_boxes:]))
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Coordinates of the cube of parameters, chosen so that the normals have similar sizes in all directions.
+    """Coordinates of a cube in which samples look alike in all directions.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, trees: SpikeTrees, basis: IntArray | None = None) -> "Coordinates":
-        """Return coordinates for some trees; the directions are those of ``basis``, or computed."""
+        """Return coordinates for some trees, or for what is open of them; along given directions, if there are any."""
         dimension = trees.normals.shape[1]
         columns = pivot_columns(trees.normals)
         has_wall = trees.has_wall and columns[-1] == dimension - 1
@@ -126,10 +125,8 @@ class Coordinates:
         basis = _whitening(exact, has_wall) if basis is None else basis
         turned = exact @ basis.T
         largest = max(sum(abs(int(x)) for x in row) for row in turned)
-        # An event is at most the sum of its normal's sizes times 2^n_levels, and this must fit the kernel's sums.
         n_excess = max(0, largest.bit_length() + _SETTINGS.n_levels - _SETTINGS.n_bits + 1)
         if n_excess:
-            # A shift rounds down, by less than one; every interval is widened by this slack.
             turned = np.array([[int(x) >> n_excess for x in row] for row in turned], dtype=object)
         return cls(
             trees, columns, basis, turned.astype(np.int64), int(n_excess > 0), _SETTINGS.n_levels, has_wall, n_excess
@@ -145,17 +142,23 @@ class Coordinates:
     def faces(self) -> Boxes:
         """Return the faces of the cube."""
         size, dimension = 1 << self.n_levels, len(self.columns)
-        axes = np.repeat(np.eye(dimension, dtype=np.int64), 2, axis=0)
-        centres, halves = size * axes * np.tile([[1], [-1]], (dimension, 1)), size * (1 - axes)
-        if self.has_wall:  # the last coordinate is from 0 to the size: the last face is left out, the others are halved
-            centres, halves = centres[:-1], halves[:-1]
-            centres[:-1, -1] = halves[:-1, -1] = size // 2
-        return Boxes(centres, halves, np.full(len(centres), inf), np.full(len(centres), size))
+        centres, halves = [], []
+        for axis in range(dimension):
+            for sign in (1, -1):
+                centre, half = [0] * dimension, [size] * dimension
+                if self.has_wall:
+                    centre[-1], half[-1] = size // 2, size // 2
+                    if axis == dimension - 1 and sign < 0:
+                        continue
+                centre[axis], half[axis] = sign * size, 0
+                centres.append(centre)
+                halves.append(half)
+        n_faces = len(centres)
+        return Boxes(np.array(centres), np.array(halves), np.full(n_faces, inf), np.full(n_faces, size))
 
     def points(self, parameters: IntArray) -> npt.NDArray[np.float64]:
-        """Return the points of the cube nearest to given parameters, in floating point."""
+        """Return the points of the cube that stand for parameters, more or less."""
         values = self.trees.normals.astype(np.float64)
-        # Least squares in floating point are enough: these points only start line searches.
         drives = values @ np.asarray(parameters, dtype=object).astype(np.float64).T
         solved = np.linalg.lstsq(self.normals.astype(np.float64), drives, rcond=None)[0].T
         if self.has_wall:
@@ -166,41 +169,37 @@ class Coordinates:
     def parameters(self, point: IntArray) -> IntArray:
         """Return the parameters at a point of the cube, without common factors."""
         parameters = np.zeros(self.trees.normals.shape[1], dtype=object)
-        # Without common factors more products fit into 64 bits, where sums are fastest.
         parameters[self.columns] = np.asarray(point).astype(object) @ self.basis
         return np.asarray(parameters // (int(np.gcd.reduce(parameters)) or 1))
 
 
 def _whitening(normals: IntArray, has_wall: bool) -> IntArray:
-    """Return integer directions along which the normals are approximately uncorrelated and of equal size.
+    """Return integer directions along which the normals are of equal size and uncorrelated, more or less.
 
     The columns are independent, so that there are at least as many rows.
     """
     values = normals.astype(np.float64)
     values /= max(1.0, float(abs(values).max()))
     n_free = values.shape[1] - has_wall
-    # The threshold keeps a coordinate of its own, so that its wall is a face of the cube.
     basis = np.zeros((values.shape[1], values.shape[1]))
     if n_free:
         scale = np.sqrt((values[:, :n_free] ** 2).mean(0)) + 1e-30
-        # Along directions that barely matter the basis would grow without limit, so the spread is bounded from below.
         _, spread, axes = np.linalg.svd(values[:, :n_free] / scale, full_matrices=False)
         basis[:n_free, :n_free] = axes / np.maximum(spread, 1e-9 * spread[0])[:, None] / scale
     if has_wall:
-        mean_size = np.abs(values[:, :n_free] @ basis[:n_free, :n_free].T).mean() if n_free else 1.0
-        basis[-1, -1] = mean_size / max(float(abs(values[:, -1]).mean()), 1e-30)
+        own = np.abs(values[:, :n_free] @ basis[:n_free, :n_free].T).mean() if n_free else 1.0
+        basis[-1, -1] = own / max(float(abs(values[:, -1]).mean()), 1e-30)
     largest = np.concatenate((abs(basis).max(0), abs(basis).max(1)))
-    # Every row and column has an entry of at least 8 bits, so that rounding makes none of them zero.
-    rounded = np.rint(basis * (2.0**8 / largest.min()))
-    result = np.array([[int(x) for x in row] for row in rounded], dtype=object)
+    whole = np.rint(basis * (2.0**8 / largest.min()))
+    result = np.array([[int(x) for x in row] for row in whole], dtype=object)
     if len(pivot_columns(result)) < len(result):  # rounding made it singular
         return np.eye(len(result), dtype=np.int64).astype(object)
     return result
 
 
 @dataclass
-class SearchResult:
-    """Result of a search, updated while it runs.
+class Found:
+    """What a search has found.
 
     Parameters
     ----------
@@ -241,11 +240,11 @@ class Proof:
         For each box that was searched, by its centre and halves: the codes of its parts, in the order of a walk that
         visits the lower half first.
     closer : dict of bytes to tuple
-        For each box in which events meet: the factor by which it was enlarged, and the proof of its smaller problem.
+        For each box in which events meet: how often larger it was made, and the proof of what is open there.
     left : Boxes, optional
-        The boxes that an earlier search left open.
+        The boxes from which an earlier search goes on.
     bound : float
-        The largest bound of all other boxes.
+        The largest bound of all others.
     """
 
     frame: Coordinates
@@ -255,10 +254,10 @@ class Proof:
     bound: float = 0.0
 
     def walk(self) -> tuple[str, list[tuple[int, "Proof | None"]]]:
-        """Return the halvings of all faces as one text, and the closer looks in the order of their boxes.
+        """Return all halvings of all faces as one text, and what was looked at more closely, in this order.
 
         A letter is the axis along which a box is halved, and is followed by its lower and its upper half; "." is a box
-        whose constant bound is small enough, "," one whose linear bound is, "!" one that a smaller problem bounds.
+        whose own bound is enough, "," one whose bound by a linear function is, "!" one that was looked at more closely.
         """
         text: list[str] = []
         uses: list[tuple[int, Proof | None]] = []
@@ -270,8 +269,7 @@ class Proof:
                 uses.append(self.closer[key])
                 return
             parts = [(centre, half)]
-            # Boxes that were never searched are listed with the linear bound, which never exceeds the constant one.
-            for code in self.codes.get(key, bytearray([END.tilted])):
+            for code in self.codes.get(key, bytearray([END.tilted])):  # what was left may have linear bounds
                 middle, size = parts.pop()
                 if code < END.tilted:
                     text.append(chr(ord("a") + code))
@@ -321,11 +319,11 @@ class BoxSearch:
     is_group : bool
         Whether the size of a sum over several outputs is its Euclidean norm, or its largest entry.
     pulse : callable, optional
-        Called as ``pulse(n_boxes, n_open)`` before each batch; return True to stop.
+        Called as ``pulse(n_boxes, n_open)`` again and again; True stops the search.
     start : integer array of shape (n_neurons, dimension), optional
-        Neurons that start the first line searches.
+        Neurons near which better ones are looked for first.
     is_inner : bool
-        Whether this is a part of another search, over the trees that are open near a point.
+        Whether this is a search of what is open near a point, as a part of another search.
     """
 
     enough: float = 0.0
@@ -338,89 +336,84 @@ class BoxSearch:
     start: IntArray | None = None
     is_inner: bool = False
 
-    def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> SearchResult:
-        """Search all parameters, or resume an earlier search of the same trees."""
-        result = SearchResult()
-        self._try(trees, np.zeros(trees.normals.shape[1], dtype=object), result)  # fires always
-        result.bound = result.value
+    def run(self, trees: SpikeTrees, resumed: Proof | None = None) -> Found:
+        """Search all parameters, or go on with an earlier search of the same trees."""
+        found = Found()
+        self._try(trees, np.zeros(trees.normals.shape[1], dtype=object), found)  # fires always
+        found.bound = found.value
         if len(trees.roots) == 0 or not trees.normals.any():
-            return result
+            return found
         frame = Coordinates.of(trees) if resumed is None else resumed.frame
-        # No sum exceeds all gains together: a valid bound even if nothing is searched.
         limit = self._size(np.abs(trees.offset) + np.abs(trees.gains).max(1, initial=0).sum(0))
         if frame.n_excess > _SETTINGS.max_excess:
-            result.is_exact = result.is_finished = False
-            result.bound = limit
-            return result
+            found.is_exact = found.is_finished = False
+            found.bound = limit
+            return found
         boxes = frame.faces()
         if resumed is not None and resumed.left is not None:
-            boxes, result.bound = resumed.left, max(result.bound, resumed.bound)
-        result.proof = (resumed or Proof(frame)) if self.keeps_proof else None
+            boxes, found.bound = resumed.left, max(found.bound, resumed.bound)
+        found.proof = (resumed or Proof(frame)) if self.keeps_proof else None
         known: Known = {}
-        # Good neurons come first: a large value lets a thorough search drop more boxes.
         if boxes.n_boxes and not self.is_inner and self.max_boxes and time.monotonic() < self.deadline:
-            self._look_around(frame, result)
+            self._look_around(frame, found)
         n_before_first: int | None = None
         while boxes.n_boxes:
-            if n_before_first is None and result.value > self.enough:
-                n_before_first = result.n_boxes
-            # Unless it is thorough, a search stops after twice the number of boxes that the first neuron took.
-            is_content = not self.is_thorough and n_before_first is not None and result.n_boxes >= 2 * n_before_first
+            if n_before_first is None and found.value > self.enough:
+                n_before_first = found.n_boxes
+            # A search that is content with some neurons goes on for as long as it took to find the first.
+            is_content = not self.is_thorough and n_before_first is not None and found.n_boxes >= 2 * n_before_first
             if is_content and not self.is_inner:
-                self._climb(frame, frame.points(np.array([neuron for _, neuron in result.parameters])), result)
-            is_stopped = self.pulse is not None and self.pulse(result.n_boxes, boxes.n_boxes)
-            if is_content or is_stopped or result.n_boxes >= self.max_boxes or time.monotonic() >= self.deadline:
-                result.is_finished = False
-                # The bound of a parent may be smaller than that of a part, but the checker bounds each part separately.
-                bounds = boxes.bounds if result.proof is None else bound_boxes(frame.problem, boxes, self.enough)[0]
-                result.bound = max(result.bound, float(np.minimum(bounds, limit).max()))
+                self._climb(frame, frame.points(np.array([neuron for _, neuron in found.parameters])), found)
+            if is_content or self._must_stop(found.n_boxes, boxes.n_boxes):
+                found.is_finished = False
+                # The bound of a parent may be smaller than that of a part, but the checker sees each part by itself.
+                bounds = boxes.bounds if found.proof is None else bound_boxes(frame.problem, boxes, self.enough)[0]
+                found.bound = max(found.bound, float(np.minimum(bounds, limit).max()))
                 break
-            batch, boxes = boxes.split(min(_SETTINGS.batch, self.max_boxes - result.n_boxes))
+            batch, boxes = boxes.split(min(_SETTINGS.batch, self.max_boxes - found.n_boxes))
             if not self.is_inner:
                 centres = batch.centres[: _SETTINGS.n_centres]
-                self._climb(frame, centres / np.maximum(1, abs(centres).max(1, keepdims=True, initial=0)), result)
-            remaining = [boxes]
-            for part, outcome in self._explore(frame, batch, result):
-                remaining += self._take(frame, part, outcome, known, result)
-            boxes = Boxes(*map(np.concatenate, zip(*remaining, strict=True)))
-        return result
+                self._climb(frame, centres / np.maximum(1, abs(centres).max(1, keepdims=True, initial=0)), found)
+            again = [boxes]
+            for part, outcome in self._explore(frame, batch, found):
+                again += self._take(frame, part, outcome, known, found)
+            boxes = Boxes(*map(np.concatenate, zip(*again, strict=True)))
+        return found
 
-    def _explore(self, frame: Coordinates, boxes: Boxes, result: SearchResult) -> list[tuple[Boxes, Outcome]]:
-        """Search boxes with the kernel, in several threads if there are many."""
-        is_early = result.n_boxes < _SETTINGS.batch * _SETTINGS.first_budget
+    def _must_stop(self, n_boxes: int, n_open: int) -> bool:
+        is_told = self.pulse is not None and self.pulse(n_boxes, n_open)
+        return is_told or n_boxes >= self.max_boxes or time.monotonic() >= self.deadline
+
+    def _explore(self, frame: Coordinates, boxes: Boxes, found: Found) -> list[tuple[Boxes, Outcome]]:
+        """Search boxes with the kernel, on all processors if they are many."""
+        is_early = found.n_boxes < _SETTINGS.batch * _SETTINGS.first_budget
         budget = _SETTINGS.first_budget if is_early else _SETTINGS.budget
-        budget = max(1, min(budget, (self.max_boxes - result.n_boxes) // boxes.n_boxes))
-        # A thorough search drops boxes that cannot beat the best neuron; otherwise only ``enough`` is proven.
-        target = float(max(self.enough, result.value) if self.is_thorough else self.enough)
-        # Each side is halved at most ``frame.n_levels`` times.
+        budget = max(1, min(budget, (self.max_boxes - found.n_boxes) // boxes.n_boxes))
+        target = float(max(self.enough, found.value) if self.is_thorough else self.enough)
         n_levels = len(frame.columns) * (frame.n_levels + 1) + 1
 
         def search(part: Boxes) -> tuple[Boxes, Outcome]:
             arrays = map(np.ascontiguousarray, (part.centres, part.halves, part.closest))
-            return part, explore(frame.problem, *arrays, target, budget, n_levels, self.is_group)
+            return part, explore(frame.problem, *arrays, target, budget, n_levels, self.is_group, self.keeps_proof)
 
-        # nb.get_num_threads() would start the threads of Numba and change the number of threads of torch.
+        # Asking Numba for its threads would start them, and give those of torch another number.
         n_threads = min(nb.config.NUMBA_NUM_THREADS, boxes.n_boxes // 8)
         if n_threads < 2:
             return [search(boxes)]
-        # Boxes are sorted by bound: interleaved parts share those with large bounds evenly.
         parts = [boxes.take(np.arange(start, boxes.n_boxes, 4 * n_threads)) for start in range(4 * n_threads)]
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(search, [part for part in parts if part.n_boxes]))
 
-    def _take(
-        self, frame: Coordinates, boxes: Boxes, outcome: Outcome, known: Known, result: SearchResult
-    ) -> Iterator[Boxes]:
-        """Store the kernel's results for some boxes, and yield the parts that are still to be searched."""
+    def _take(self, frame: Coordinates, boxes: Boxes, outcome: Outcome, known: Known, found: Found) -> Iterator[Boxes]:
+        """Keep what the kernel found in some boxes, and yield the parts that are still to be searched."""
         codes = [outcome.codes[i, :n_codes] for i, n_codes in enumerate(outcome.n_codes)]
-        result.n_boxes += sum(int((code != END.left).sum()) for code in codes)
-        result.bound = max(result.bound, float(outcome.bounds.max()))
+        found.n_boxes += sum(int((code != END.left).sum()) for code in codes)
+        found.bound = max(found.bound, float(outcome.bounds.max()))
         for i, code in enumerate(codes):
-            if result.proof is not None:
-                result.proof.codes[key_of(boxes.centres[i], boxes.halves[i])] = bytearray(code.tobytes())
-            # Neurons below the best one are kept too: column generation adds several at a time.
-            if outcome.values[i] > min(result.value, self.enough):
-                self._try(frame.trees, frame.parameters(outcome.points[i]), result)
+            if found.proof is not None:
+                found.proof.codes[key_of(boxes.centres[i], boxes.halves[i])] = bytearray(code.tobytes())
+            if outcome.values[i] > min(found.value, self.enough):
+                self._try(frame.trees, frame.parameters(outcome.points[i]), found)
             ends = code[code >= END.last]
             n_ends, is_left = len(ends), ends == END.left
             if n_ends == 0:
@@ -431,104 +424,97 @@ class BoxSearch:
                 yield parts
                 continue
             yield parts.take(is_left)
-            yield self._look_closely(frame, parts.take(~is_left), ends[~is_left] == END.last, known, result)
+            yield self._look_closely(frame, parts.take(~is_left), ends[~is_left] == END.last, known, found)
 
     def _look_closely(
-        self, frame: Coordinates, boxes: Boxes, is_last: npt.NDArray[np.bool_], known: Known, result: SearchResult
+        self, frame: Coordinates, boxes: Boxes, is_last: npt.NDArray[np.bool_], known: Known, found: Found
     ) -> Boxes:
         """Search boxes in which events meet, as problems with fewer samples; return those that must be halved."""
-        halved = []
+        again = []
         for number in range(boxes.n_boxes):
             bound, centre, half = float(boxes.bounds[number]), boxes.centres[number], boxes.halves[number]
-            # A box below the bound that was reached elsewhere cannot change the result.
-            is_enough = bound <= max(self.enough, result.value, result.bound)
-            if is_enough or (result.value > self.enough and not self.is_thorough):
-                result.bound = max(result.bound, bound)
+            is_enough = bound <= max(self.enough, found.value, found.bound)
+            if is_enough or (found.value > self.enough and not self.is_thorough):
+                found.bound = max(found.bound, bound)
                 continue
             for factor in _SETTINGS.enlarged if is_last[number] else (1,):
                 parts = survey(frame.problem, centre, np.where(half <= 1, factor * half, half))
-                # Boxes around the same point have the same open trees, which are searched once.
                 key = b"|".join(part.tobytes() for part in parts)
                 if key not in known:
-                    known[key] = self._search_near(frame, frame.trees.within(*parts), centre, result)
+                    known[key] = self._search_near(frame, frame.trees.within(*parts), centre, found)
                 if known[key][0] < bound:
                     bound = known[key][0]
-                    if result.proof is not None:
-                        result.proof.closer[key_of(centre, half)] = (factor, known[key][1])
-                if bound <= max(self.enough, result.value):
+                    if found.proof is not None:
+                        found.proof.closer[key_of(centre, half)] = (factor, known[key][1])
+                if bound <= max(self.enough, found.value):
                     break
-            # A box of the smallest size cannot be halved: its bound counts, however large.
-            if is_last[number] or bound <= max(self.enough, result.value):
-                result.bound = max(result.bound, bound)
+            if is_last[number] or bound <= max(self.enough, found.value):
+                found.bound = max(found.bound, bound)
             else:
-                halved.append(number)
-                if result.proof is not None:  # the proofs of its halves replace that of the box
-                    result.proof.closer.pop(key_of(centre, half), None)
-        # Parts are surveyed again only when they are much smaller.
-        rest = boxes.take(np.array(halved, dtype=np.int64))
+                again.append(number)
+                if found.proof is not None:
+                    found.proof.closer.pop(key_of(centre, half), None)
+        rest = boxes.take(np.array(again, dtype=np.int64))
         return rest._replace(closest=rest.halves.max(1, initial=0) // 8)
 
     def _search_near(
-        self, frame: Coordinates, near: SpikeTrees, centre: npt.NDArray[np.int64], result: SearchResult
+        self, frame: Coordinates, near: SpikeTrees, centre: npt.NDArray[np.int64], found: Found
     ) -> tuple[float, Proof | None]:
-        """Return a bound on the open parts near a point: infinity, or the result of a search in fewer dimensions."""
+        """Return a bound on what is open near a point, after a search of it if it has fewer dimensions."""
         rank = len(pivot_columns(near.normals)) if len(near.roots) else 0
-        # Only a search in fewer dimensions is sure to end.
         if rank == len(frame.columns):
             return inf, None
-        enough, max_boxes = max(self.enough, result.value), self.max_boxes - result.n_boxes
-        inner = replace(self, enough=enough, max_boxes=max_boxes, is_inner=True).run(near)
-        result.n_boxes += inner.n_boxes
-        result.is_finished = result.is_finished and inner.is_finished
-        if inner.value > result.value and len(near.roots):
+        enough, max_boxes = max(self.enough, found.value), self.max_boxes - found.n_boxes
+        result = replace(self, enough=enough, max_boxes=max_boxes, is_inner=True).run(near)
+        found.n_boxes += result.n_boxes
+        found.is_finished = found.is_finished and result.is_finished
+        if result.value > found.value and len(near.roots):
             point = common_zero(near.normals, frame.parameters(centre))
-            step = inner.parameters[0][1]
+            step = result.parameters[0][1]
             for shift in (0, 8, 16, 24, 32, 48):  # closer and closer to the point, until the other spikes are kept
                 moved = [(int(x) << shift) + int(y) for x, y in zip(point, step, strict=True)]
-                self._try(frame.trees, np.array(moved, dtype=object), result)
-                if result.value >= inner.value:
+                self._try(frame.trees, np.array(moved, dtype=object), found)
+                if found.value >= result.value:
                     break
-        return inner.bound, inner.proof
+        return result.bound, result.proof
 
-    def _look_around(self, frame: Coordinates, result: SearchResult) -> None:
-        """Search lines from the neurons in ``start`` and from random points."""
+    def _look_around(self, frame: Coordinates, found: Found) -> None:
+        """Look for neurons of large sizes near those given and near random ones."""
         if self.start is not None and len(self.start):
-            self._climb(frame, frame.points(self.start), result)
+            self._climb(frame, frame.points(self.start), found)
         for n_points in _SETTINGS.n_points:
-            # The seed is a function of the problem, so that equal problems have equal searches.
             seed = int(np.abs(frame.trees.gains).sum() % 2**31) + n_points
-            self._climb(frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), result)
-            if result.value > self.enough or time.monotonic() >= self.deadline:
+            self._climb(frame, random_points(n_points, len(frame.columns), frame.has_wall, seed), found)
+            if found.value > self.enough or time.monotonic() >= self.deadline:
                 return
 
-    def _climb(self, frame: Coordinates, points: npt.NDArray[np.float64], result: SearchResult) -> None:
-        """Search lines from some points for neurons with large sums."""
+    def _climb(self, frame: Coordinates, points: npt.NDArray[np.float64], found: Found) -> None:
+        """Look for neurons of large sizes along lines from some points."""
         normals, trees = frame.normals.astype(np.float64), frame.trees
         normals /= max(1.0, float(abs(normals).max()))
         for k in range(len(trees.offset)):
-            # A line search maximises one output; ``_try`` computes the size over all of them.
             gains, offset = trees.gains[:, :, k].astype(np.float64), float(trees.offset[k])
             problem = frame.problem._replace(
                 events=frame.problem.events._replace(normals=normals, gains=gains), offset=offset
             )
-            ends, sizes = climb(problem, frame.has_wall, points, _SETTINGS.n_sweeps, len(result.parameters))
-            rounded = np.rint(ends * 2.0**_SETTINGS.point_bits).astype(np.int64)
-            for point in rounded[sizes > min(self.enough, result.value)]:
-                self._try(trees, frame.parameters(point), result)
+            ends, sizes = climb(problem, frame.has_wall, points, _SETTINGS.n_sweeps, len(found.parameters))
+            whole = np.rint(ends * 2.0**_SETTINGS.point_bits).astype(np.int64)
+            for point in whole[sizes > min(self.enough, found.value)]:
+                self._try(trees, frame.parameters(point), found)
 
-    def _try(self, trees: SpikeTrees, parameters: IntArray, result: SearchResult) -> None:
-        """Compute the exact sum of a neuron, and keep the neuron if the sum is among the largest."""
+    def _try(self, trees: SpikeTrees, parameters: IntArray, found: Found) -> None:
+        """Keep a neuron if its sum is of some size."""
         if trees.has_wall and int(parameters[-1]) < 0:
             return
         size = self._size(np.abs(trees.value_at(parameters)))
         if size > 0:
-            insort(result.parameters, (size, parameters), key=lambda entry: -entry[0])
-            del result.parameters[_SETTINGS.max_neurons :]
-            result.value = max(result.value, size)
+            insort(found.parameters, (size, parameters), key=lambda entry: -entry[0])
+            del found.parameters[_SETTINGS.max_neurons :]
+            found.value = max(found.value, size)
 
     def _size(self, sums: npt.NDArray[np.int64]) -> float:
         """Return the size of a sum, rounded up, from the sizes of its entries."""
-        if self.is_group:  # the factor covers the rounding of squares, sum and root, as in the kernel
+        if self.is_group:
             return float(np.linalg.norm(np.asarray(sums, dtype=np.float64))) * (1 + (len(sums) + 4) * 2.0**-52)
         return float(np.max(sums))
 
@@ -536,6 +522,5 @@ class BoxSearch:
 def bound_boxes(problem: Problem, boxes: Boxes, enough: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Return a bound on the sums in each box, and whether it is a linear one, as the checker can repeat them."""
     arrays = map(np.ascontiguousarray, (boxes.centres, boxes.halves, boxes.closest))
-    # One node and one level: the kernel bounds each box and halves none.
-    outcome = explore(problem, *arrays, float(enough), 1, 1, False)
+    outcome = explore(problem, *arrays, float(enough), 1, 1, False, True)
     return np.maximum(outcome.bounds, outcome.rest_bounds[:, 0]), outcome.codes[:, 0] == END.tilted

@@ -40,18 +40,18 @@ def reduce_support(solution: Solution) -> Solution:
     problem = solution.problem
     if type(problem.simplified().penalty) not in (L1, GroupL2):
         raise InvalidInputError(
-            f"expected the penalty 'l1' or 'group' to reduce a support, got {type(problem.penalty).__name__}: other "
-            "penalties may grow"
+            f"expected the penalty 'l1' or 'group' to reduce a support, got {type(problem.penalty).__name__}: of other "
+            "penalties it is not known whether they stay as small"
         )
     columns = problem.dictionary.columns(solution.support)
     coef = solution.coef[solution.support].clone()
     coef = _reduce_groups(columns, coef) if isinstance(problem.penalty, GroupL2) else _reduce_entries(columns, coef)
-    full = torch.zeros_like(solution.coef)
-    full[solution.support] = coef
+    whole = torch.zeros_like(solution.coef)
+    whole[solution.support] = coef
     certificate, dual_point = certify(
-        problem, full, solution.intercept if problem.intercept else None, [solution.dual_point]
+        problem, whole, solution.intercept if problem.intercept else None, [solution.dual_point]
     )
-    return replace(solution, coef=full, certificate=certificate, dual_point=dual_point)
+    return replace(solution, coef=whole, certificate=certificate, dual_point=dual_point)
 
 
 def support_bound(problem: ConvexProblem) -> int:
@@ -113,15 +113,14 @@ def _reduce(columns: Tensor, coef: Tensor) -> Tensor:
         steps = torch.where(value * dependency < 0, -value / dependency, torch.inf)
         first = steps.argmin()
         coef[used] = value + steps[first] * dependency
-        coef[used[first]] = 0.0  # rounding must not keep it in the support
+        coef[used[first]] = 0.0
 
 
 def _dependency(columns: Tensor) -> Tensor | None:
-    """Return a vector in the null space, or None if the columns are independent."""
+    """Return a vector in the null space, or None where the columns are independent."""
     n_columns = columns.shape[1]
     if n_columns == 0:
         return None
     _, singular, basis = torch.linalg.svd(columns, full_matrices=True)
-    # Rounding errors are relative to the largest singular value.
     rank = int((singular > 1e-9 * singular.max().clamp_min(1e-300)).sum())
-    return basis[-1] if rank < n_columns else None  # the direction of the smallest singular value
+    return basis[-1] if rank < n_columns else None

@@ -1,8 +1,8 @@
 """Certificates of global optima in files that others can check without this library.
 
 A file holds the data, the network, a dual point of whole numbers, and the list of boxes that cover all neurons;
-docs/proof-files.md defines it. The checker (``check_certificate.py``) has the only reader, so that a search
-resumes only files that can be checked.
+docs/proof-files.md defines it. The reader of the checker (``check_certificate.py``) is the only one, so that a search
+goes on from the files that can be checked.
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ from .check_certificate import (
     read_integer,
     read_matrix,
 )  # fmt: skip
-from .column_generation import CompleteSolution, read_neurons, spread_over_steps
+from .column_generation import CompleteSolution, spread_over_steps
 from .integers import IntArray, as_integers
 from .lif_family import LIFEvents, LIFFamily, check_complete_readout
 from .pricing import round_dual
@@ -48,11 +48,11 @@ from .spike_trees import SpikeTrees
 @dataclass(frozen=True)
 class _Settings:
     max_exponent: int = 1000
-    """Largest exponent of the unit of a dual point in a resumed file: float64 can represent it."""
+    """Of the unit of a dual point in a file that is resumed: float64 holds it."""
     dual_bits: int = 52
-    """Largest number of bits of the sum of such a dual point: float64 represents it exactly."""
+    """Bits of the sum of such a dual point: float64 holds it exactly."""
     n_violators: int = 64
-    """Largest number of neurons in a file whose prices exceed the strength."""
+    """Neurons of too high prices that a file keeps at most."""
 
 
 _SETTINGS = _Settings()
@@ -76,7 +76,7 @@ def write_certificate(
     path : str or path
         The file, in the JSON format.
     result : CompleteSolution
-        The result of :func:`solve_complete`, for the squared or the logistic loss and the L1 penalty.
+        What :func:`solve_complete` returned, for the squared or the logistic loss and the L1 penalty.
     inputs : array of shape (n_samples, n_steps, n_features)
         The sequences.
     tol : float
@@ -89,7 +89,7 @@ def write_certificate(
     Returns
     -------
     Certificate
-        The certificate that the file proves.
+        What the file proves.
 
     Examples
     --------
@@ -118,24 +118,23 @@ def write_certificate(
 
 
 def save_certificate(path: str | os.PathLike[str], file: dict[str, Any]) -> None:
-    """Write a certificate, completely or not at all."""
-    write_atomically(Path(path), json.dumps(_plain(file), separators=(",", ":")).encode())
+    """Write a certificate, whole or not at all."""
+    write_atomically(Path(path), _encoded(file).encode())
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as it is written in JSON: floats as hexadecimal texts, arrays as lists."""
-    if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float):
-        # The checker must read the same number, to the last bit.
-        return float(value).hex()
-    return int(value) if isinstance(value, np.integer) else value
+def _encoded(file: Mapping[str, Any]) -> str:
+    """Return a certificate as JSON, with floats as hexadecimal texts."""
+
+    def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+        changed = {float: float.hex, dict: plain}
+        return {name: changed.get(type(value), lambda own: own)(value) for name, value in values.items()}  # type: ignore[operator]
+
+    return json.dumps(plain(file), separators=(",", ":"))
 
 
-class SearchHints(NamedTuple):
-    """A search to resume: a dual point, the boxes that were examined, and whether better neurons were found."""
+@dataclass(frozen=True, eq=False)
+class SearchHints:
+    """A search to go on with: a dual point, the boxes that were looked at, and whether better neurons were found."""
 
     dual: npt.NDArray[np.int64]
     unit: float
@@ -143,8 +142,9 @@ class SearchHints(NamedTuple):
     has_violators: bool
 
 
-class Hints(NamedTuple):
-    """Starting points of a search. Types, sizes and ranges are checked; bounds and objectives are computed again."""
+@dataclass(frozen=True, eq=False)
+class Hints:
+    """What a search can go on from. Types, sizes and ranges are checked; bounds and objectives are computed again."""
 
     neurons: IntArray
     generated: IntArray
@@ -152,20 +152,19 @@ class Hints(NamedTuple):
 
 
 def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events: LIFEvents) -> Hints:
-    """Return the starting points of a search from a file about the same data and objective."""
+    """Return what a search can go on from, of a file about the same data and objective."""
     try:
         file = parse(Path(path).read_text())
         if not isinstance(file, dict) or file.get("format") != FORMAT:
             raise DataFileError(
                 f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
             )
-        stated = _plain(expected)
-        # Texts differ for true and 1, which are equal in Python.
-        changed = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
-        if changed:
+        stated = json.loads(_encoded(expected))
+        other = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
+        if other:
             raise InvalidInputError(
-                "expected a certificate file about the same data and objective, to resume it, got one with another "
-                f"{', '.join(changed)}: give another name than {path}"
+                "expected a certificate file about the same data and objective, to go on with it, got one with another "
+                f"{', '.join(other)}: give another name than {path}"
             )
         # The fields of an unfinished search replace those of the file, and are read in the same way.
         contents = [file, *([file | file["pending"]] if file.get("pending") else [])]
@@ -175,14 +174,13 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
         return Hints(
             as_rows(read_certificate(file).neurons, events.dimension),
             events.representable(as_rows(generated, events.dimension)),
-            tuple(_search_hints(read_certificate(content), bool(content["violators"])) for content in contents),
+            tuple(_search_hints(read_certificate(one), bool(one["violators"])) for one in contents),
         )
     except (WrongError, ValueError, KeyError, TypeError) as error:
-        # InvalidInputError is a ValueError too, and its own message says more.
         if isinstance(error, CvxsnnError):
             raise
         raise DataFileError(
-            f"expected a certificate file as cvxsnn writes it, to resume it, got a damaged or changed one: {path}; "
+            f"expected a certificate file as cvxsnn writes it, to go on with it, got a damaged or changed one: {path}; "
             "give another name"
         ) from None
 
@@ -204,11 +202,11 @@ def _search_hints(file: ProofFile, has_violators: bool) -> SearchHints:
 
 
 def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[str, Any]:
-    """Return the statement of a certificate: the family, the data and the objective."""
+    """Return what a certificate is about: the family, the data and the objective."""
     family, head = events.family, problem.heads[0]
     _check_problem(problem)
     ratio = Fraction(family.decay)
-    values, _ = as_integers(snap_inputs(family.read(inputs)))
+    values, _ = as_integers(snap_inputs(family.read(inputs)).cpu().numpy())
     return {
         "format": FORMAT,
         "decay": [ratio.numerator, ratio.denominator],
@@ -220,19 +218,25 @@ def statement(events: LIFEvents, problem: ConvexProblem, inputs: Array) -> dict[
         "penalty": "l1",
         "strength": float(problem.l1_strength),
         "has_intercept": problem.intercept,
-        "inputs": values,
-        "targets": head.targets.double().tolist(),
+        "inputs": [[[int(x) for x in step] for step in sequence] for sequence in values],
+        "targets": [[float(x).hex() for x in row] for row in head.targets.tolist()],
     }
 
 
+def read_neurons(solution: Solution, parameters: IntArray) -> IntArray:
+    """Return the parameters of the neurons that a solution reads."""
+    support = solution.support.cpu()
+    return np.asarray(parameters[solution.problem.dictionary.column_of_atom.cpu()[support].numpy()])
+
+
 def network_of(solution: Solution, parameters: IntArray, generated: IntArray) -> dict[str, Any]:
-    """Return the network, its objective, and all neurons that a search can start from."""
+    """Return the network, its objective, and all neurons from which a search can go on."""
     return {
         "primal": solution.certificate.primal,
-        "neurons": read_neurons(solution, parameters),
-        "coef": solution.coef[solution.support.cpu()].tolist(),
-        "intercept": solution.intercept.tolist(),
-        "generated": generated,
+        "neurons": _rows(read_neurons(solution, parameters)),
+        "coef": [[float(x).hex() for x in row] for row in solution.coef[solution.support.cpu()].tolist()],
+        "intercept": [float(x).hex() for x in solution.intercept.tolist()],
+        "generated": _rows(generated),
     }
 
 
@@ -247,29 +251,33 @@ def search_boxes(
     max_seconds: float = inf,
     pulse: Callable[[int, int], bool] | None = None,
 ) -> dict[str, Any]:
-    """Return the proof of a lower bound: the dual point, the bound on prices, and the boxes.
+    """Return what proves a lower bound: the dual point, the bound on prices, and the boxes.
 
-    The ``searches`` of a file about the same dual point are continued. Neurons whose prices are too high are listed as
-    "violators".
+    The ``searches`` of a file about the same dual point go on. Neurons whose prices
+    are too high are added as "violators".
     """
     readout = check_complete_readout(problem.dictionary.readout)
     scale = events.n_steps if readout == "mean" else 1
     enough = (1 + tol) * problem.l1_strength / unit * scale
     trees = SpikeTrees.of(events, spread_over_steps(dual, readout, events))
-    search = BoxSearch(enough, deadline=time.monotonic() + max_seconds, keeps_proof=True, pulse=pulse)
-    result = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
-    # The checker compares integers. A larger bound is still valid.
-    limit = ceil(Fraction(result.bound) / scale)
+    deadline = time.monotonic() + max_seconds
+    search = BoxSearch(enough, deadline=deadline, keeps_proof=True, pulse=pulse)
+    found = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
+    limit = ceil(Fraction(found.bound) / scale)
     exact = torch.from_numpy(dual.astype(np.float64) * unit)
     return {
         "lower_bound": certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs),
         "dual_exponent": round(np.log2(unit)),
-        "dual": dual,
+        "dual": _rows(dual),
         "price_bound": limit,
-        "proofs": _table(result.proof),
-        "is_finished": result.is_finished,
-        "violators": [neuron for size, neuron in result.parameters if size > enough][: _SETTINGS.n_violators],
+        "proofs": _table(found.proof),
+        "is_finished": found.is_finished,
+        "violators": _rows(np.array([own for size, own in found.parameters if size > enough][: _SETTINGS.n_violators])),
     }
+
+
+def _rows(values: npt.NDArray[Any]) -> list[list[int]]:
+    return [[int(x) for x in row] for row in values]
 
 
 def _check_problem(problem: ConvexProblem) -> None:
@@ -286,18 +294,17 @@ def _check_problem(problem: ConvexProblem) -> None:
 def whole_dual(problem: ConvexProblem, dual_point: Tensor) -> tuple[npt.NDArray[np.int64], float]:
     """Return a dual point as integers times a power of two, feasible exactly."""
     _check_problem(problem)
-    head = problem.heads[0]
+    n_rows, head = len(problem.row_weight), problem.heads[0]
     dual, unit = round_dual(dual_point.cpu().numpy())
+    targets = head.targets.cpu().numpy()
     if head.loss.name == "logistic":  # 0 <= n λ y <= 1
-        signs = head.targets.cpu().numpy().astype(np.int64)
-        largest = int(Fraction(1) / (Fraction(unit) * len(problem.row_weight)))
-        # Rounding to the nearest integer can leave the domain.
-        dual = np.clip(dual * signs, 0, largest) * signs
+        largest = int(Fraction(1) / (Fraction(unit) * n_rows))
+        dual = np.clip(dual * targets.astype(np.int64), 0, largest) * targets.astype(np.int64)
     if problem.intercept:
         for column in dual.T:
-            # The entry nearest to the middle of the domain stays inside when it takes what rounding left over.
-            inner = np.argsort(np.abs(np.abs(column) - np.abs(column).max() // 2))
-            column[inner[0]] -= int(column.sum())
+            excess = int(column.sum())
+            inner = np.argsort(np.abs(np.abs(column) - np.abs(column).max() // 2))  # in the middle of the domain
+            column[inner[0]] -= excess
     return dual, unit
 
 
@@ -306,22 +313,22 @@ def _table(proof: Proof | None) -> list[dict[str, Any]]:
     numbers: dict[int, int] = {}
     table: list[dict[str, Any]] = []
 
-    def add(proof: Proof | None) -> int:
-        if proof is None:
+    def add(own: Proof | None) -> int:
+        if own is None:
             return -1
-        if id(proof) not in numbers:
-            if proof.frame.slack:
+        if id(own) not in numbers:
+            if own.frame.slack:
                 raise InvalidInputError(
                     "expected inputs of fewer bits for a certificate in a file: round them, for example to multiples "
                     "of 1/256"
                 )
-            code, uses = proof.walk()
+            code, uses = own.walk()
             closer = tuple((factor, add(inner)) for factor, inner in uses)
-            numbers[id(proof)] = len(table)
-            frame = proof.frame
-            basis = tuple(tuple(int(x) for x in row) for row in frame.basis)
-            table.append(Search(tuple(frame.columns), basis, frame.n_levels, code, closer)._asdict())
-        return numbers[id(proof)]
+            numbers[id(own)] = len(table)
+            basis = tuple(tuple(int(x) for x in row) for row in own.frame.basis)
+            search = Search(tuple(own.frame.columns), basis, own.frame.n_levels, code, closer)
+            table.append(search._asdict())
+        return numbers[id(own)]
 
     add(proof)
     return table

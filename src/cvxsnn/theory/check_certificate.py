@@ -6,7 +6,7 @@ The file states that no network of a family of neurons, however many it reads, h
 This program shares no code with the library that wrote the file, and believes no field of it. The page
 docs/proof-files.md defines the file and proves, in ten steps, that an accepted one is right.
 
-Status: 0 if the file proves its statement, 1 if not, 2 if a limit was reached first.
+Status: 0 if the file proves its statement, 1 if not, 2 if a limit was met before that could be told.
 """
 
 import json
@@ -142,7 +142,6 @@ def parse(text: str) -> Any:
     """Return the content of a JSON text in which no name is given twice."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        # Other readers may keep the first of two equal names, and so check another statement.
         names = [name for name, _ in pairs]
         expect(len(set(names)) == len(names), "a name is given twice")
         return dict(pairs)
@@ -155,7 +154,6 @@ def parse(text: str) -> Any:
 
 def read_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """Return an integer within a range."""
-    # isinstance would accept True.
     expect(
         type(value) is int and value.bit_length() <= LIMITS.bits,
         f"{name} is not an integer of at most {LIMITS.bits} bits",
@@ -168,7 +166,6 @@ def read_float(name: str, value: Any) -> Fraction:
     """Return a finite hexadecimal float as a fraction."""
     try:
         number = float.fromhex(value)
-        # One spelling per number, so that equal statements are equal texts.
         expect(number.hex() == value, f"{name} is not a hexadecimal float")
         return Fraction(number)
     except (TypeError, ValueError, OverflowError):
@@ -178,7 +175,7 @@ def read_float(name: str, value: Any) -> Fraction:
 def read_list(name: str, value: Any, size: int | None, entry: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     """Return a list of a given size, each entry read by a function."""
     expect(type(value) is list and (size is None or len(value) == size), f"{name} is not a list of the right size")
-    return tuple(entry(name, item) for item in value)
+    return tuple(entry(name, one) for one in value)
 
 
 def read_matrix(name: str, value: Any, rows: int | None, columns: int, entry: Callable[[str, Any], Any]) -> Any:
@@ -194,7 +191,7 @@ def length(name: str, value: Any) -> int:
 
 def choice(name: str, value: Any, values: Iterable[Any]) -> Any:
     """Return one of some values, of the same type."""
-    expect(any(type(value) is type(known) and value == known for known in values), f"{name} is not known")
+    expect(any(type(value) is type(one) and value == one for one in values), f"{name} is not known")
     return value
 
 
@@ -229,10 +226,7 @@ def read_certificate(file: Any) -> ProofFile:
         strength=read_float("strength", file["strength"]),
         has_intercept=intercept,
         inputs=read_list(
-            "inputs",
-            file["inputs"],
-            None,
-            lambda name, item: read_matrix(name, item, n_steps, n_features, read_integer),
+            "inputs", file["inputs"], None, lambda name, one: read_matrix(name, one, n_steps, n_features, read_integer)
         ),
         targets=read_matrix("targets", file["targets"], n_rows, n_outputs, read_float),
         neurons=neurons,
@@ -244,8 +238,8 @@ def read_certificate(file: Any) -> ProofFile:
         dual_exponent=read_integer("dual_exponent", file["dual_exponent"], -LIMITS.exponent, LIMITS.exponent),
         price_bound=read_integer("price_bound", file["price_bound"], 0),
         searches=tuple(
-            read_search(number, search, width)
-            for number, search in enumerate(read_list("proofs", file["proofs"], None, lambda _, search: search))
+            read_search(number, one, width)
+            for number, one in enumerate(read_list("proofs", file["proofs"], None, lambda _, one: one))
         ),
     )
     expect(read.strength > 0, "the strength is not positive")
@@ -278,7 +272,7 @@ def read_search(number: int, search: Any, width: int) -> Search:
 
 
 class Event(NamedTuple):
-    """An event of a sequence; pairs are for silence and for a spike."""
+    """An event of a sequence; first what is about silence, then what is about a spike."""
 
     normal: Vector
     adds: tuple[Vector, Vector]
@@ -288,7 +282,7 @@ class Event(NamedTuple):
 
 
 class Work:
-    """Counts operations, and stops the check at a limit."""
+    """Counts what is done, and ends it at a limit."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
@@ -348,7 +342,7 @@ def grow(
         return None
     p, q = decay
     counts = (p * count, p * count + q ** (step + 1))
-    then = [grow(sums, weights, decay, step + 1, following) for following in counts]
+    then = [grow(sums, weights, decay, step + 1, own) for own in counts]
     return Event((*sums[step], -count), ((0,) * len(weights[step]), weights[step]), (then[0], then[1]))
 
 
@@ -363,17 +357,17 @@ def common_multiple(vector: Vector, other: Vector) -> tuple[int, int] | None:
 
 def is_decided(normal: Vector, known: Vector, fired: int, has_wall: bool) -> bool:
     """Return whether an event is on the side on which a known event is, for all neurons (step 4)."""
-    factors = common_multiple(normal[:-1], known[:-1])
-    if factors is None:
+    found = common_multiple(normal[:-1], known[:-1])
+    if found is None:
         return False
-    rest = factors[0] * normal[-1] - factors[1] * known[-1]
+    rest = found[0] * normal[-1] - found[1] * known[-1]
     return rest == 0 or (has_wall and (rest > 0) == bool(fired))
 
 
 def simplify(
     tree: Event | None, known: tuple[tuple[Vector, int], ...], nothing: Vector, has_wall: bool, work: Work
 ) -> tuple[Vector, Event | None]:
-    """Return the sums that a tree adds for certain, and its rest, if the sides of some events are known (step 4)."""
+    """Return what a tree adds for certain and what is left of it, where the sides of some events are known (step 4)."""
     total = nothing
     while tree is not None:
         normal = tree.normal
@@ -402,7 +396,7 @@ def has_parallel_steps(sums: tuple[Vector, ...]) -> bool:
 
 
 def trees_of(file: ProofFile, sums: list[tuple[Vector, ...]], work: Work) -> tuple[Vector, list[Event]]:
-    """Return the sums that are added for certain, and the trees of all sequences (step 3)."""
+    """Return what is added for certain and the trees of all sequences (step 3)."""
     n_samples, n_steps, _ = file.shape
     nothing = (0,) * len(file.targets[0])
     weights: list[tuple[Vector, ...]] = []
@@ -414,23 +408,23 @@ def trees_of(file: ProofFile, sums: list[tuple[Vector, ...]], work: Work) -> tup
         else:
             weights.append((file.dual[number],) * n_steps)
     if not file.resets:  # steps do not depend on each other
-        sums = [(step,) for sequence in sums for step in sequence]
-        weights = [(step,) for sequence in weights for step in sequence]
+        sums = [(step,) for own in sums for step in own]
+        weights = [(step,) for own in weights for step in own]
     merged: dict[tuple[Vector, ...], tuple[Vector, ...]] = {}
-    for sequence, rows in zip(sums, weights, strict=True):
+    for own, rows in zip(sums, weights, strict=True):
         work.spend(len(rows) * len(nothing))
-        merged[sequence] = tuple(map(add, merged[sequence], rows)) if sequence in merged else rows
+        merged[own] = tuple(map(add, merged[own], rows)) if own in merged else rows
     lengths = [max((t for t, row in enumerate(rows, 1) if any(row)), default=0) for rows in merged.values()]
     n_events = sum((1 << min(n, LIMITS.events.bit_length())) - 1 for n in lengths)
-    size = len(sums[0][0]) * words(*(x for sequence in merged for x in sequence[-1])) + len(nothing)
+    size = len(sums[0][0]) * words(*(x for own in merged for x in own[-1])) + len(nothing)
     if n_events > LIMITS.events or n_events * size > LIMITS.words:
         raise LimitError("the sequences have too many events")
     work.spend(n_events * size)
     total, trees = nothing, []
-    for (sequence, rows), n_steps in zip(merged.items(), lengths, strict=True):
-        tree = grow(sequence, rows[:n_steps], file.decay)
+    for (own, rows), n_steps in zip(merged.items(), lengths, strict=True):
+        tree = grow(own, rows[:n_steps], file.decay)
         work.spend(n_steps**2 * size)
-        if has_parallel_steps(sequence[:n_steps]):
+        if has_parallel_steps(own[:n_steps]):
             added, tree = simplify(tree, (), nothing, not file.negative_threshold, work)
             total = add(total, added)
         if tree is not None:
@@ -440,7 +434,7 @@ def trees_of(file: ProofFile, sums: list[tuple[Vector, ...]], work: Work) -> tup
 
 def has_lift(sums: list[tuple[Vector, ...]], bias: bool) -> bool:
     """Return whether a direction raises all events, so that only generic neurons matter (step 5)."""
-    steps = [step for sequence in sums for step in sequence]
+    steps = [step for own in sums for step in own]
     return (
         bias
         or all(sum(step) > 0 for step in steps)
@@ -488,9 +482,9 @@ def pivots(rows: Iterable[Vector], work: Work) -> set[int]:
     """Return the columns that are no linear combinations of columns before them (step 6)."""
     echelon: list[tuple[int, Vector]] = []
     for row in rows:
-        for pivot, reduced in echelon:
+        for pivot, other in echelon:
             if row[pivot]:
-                row = tuple(reduced[pivot] * a - row[pivot] * b for a, b in zip(row, reduced, strict=True))
+                row = tuple(other[pivot] * a - row[pivot] * b for a, b in zip(row, other, strict=True))
                 work.spend(len(row) * words(*row) ** 2)
                 common = gcd(*row) or 1
                 row = tuple(x // common for x in row)
@@ -549,7 +543,7 @@ class Prices:
         self.is_generic = is_generic
         self.work = work
         self.known: set[tuple[int, Vector, tuple[Event, ...]]] = set()
-        self.room = LIMITS.words  # left for ``known``
+        self.room = LIMITS.words  # for what is known
 
     def side(self, event: Event, box: Box) -> int | None:
         """Return 1 for a spike everywhere in a box, 0 for silence, None if the event is open (step 9)."""
@@ -593,9 +587,9 @@ class Prices:
         return total, kept
 
     def open_parts(self, event: Event, box: Box) -> Event:
-        """Return the open part in a box of a tree whose first event is open there (step 9)."""
+        """Return what is open in a box of a tree whose first event is (step 9)."""
         (silent, rest), (spike, after) = (self.follow(event.adds[i], event.then[i], box) for i in (0, 1))
-        then = tuple(None if part is None else self.open_parts(part, box) for part in (rest, after))
+        then = tuple(None if own is None else self.open_parts(own, box) for own in (rest, after))
         return Event(event.normal, (silent, spike), (then[0], then[1]))
 
     def fits(self, total: Vector, trees: list[Event], box: Box) -> bool:
@@ -619,13 +613,11 @@ class Prices:
                     constant += max(silent, spike)
                     more, middle = spike - silent, dot(tree.slopes, box.centre)
                     if more * middle < 0:
-                        # Rounded towards zero: smaller slopes are valid, larger ones are not.
                         slope = (abs(more) << LIMITS.shift) // (dot(tree.sizes, box.half) + abs(middle))
                         slope = slope if more > 0 else -slope
                         gain += slope * middle
                         tilt = add(tilt, tuple(slope * x for x in tree.slopes))
                 gain += dot(tuple(map(abs, tilt)), box.half)
-                # A shift rounds down; the two signs make it round up.
                 if constant + min(0, -(-gain >> LIMITS.shift)) > self.limit:
                     return False
         return True
@@ -633,7 +625,7 @@ class Prices:
     def check(
         self, total: Vector, trees: list[Event], number: int, report: Callable[[float], None] | None = None
     ) -> None:
-        """Refuse trees unless the sums of all neurons are within the limit (steps 6 to 9)."""
+        """Refuse trees with which a neuron may have sums beyond the limit (steps 6 to 9)."""
         always = total
         for tree in trees:
             event: Event | None = tree
@@ -646,43 +638,41 @@ class Prices:
         expect(number >= 0, "a search is missing")
         search = self.searches[number]
         is_last_positive = coordinates(search, normals, self.has_wall, self.work)
-        in_coordinates = [tree for tree in (turned(tree, search, self.work) for tree in trees) if tree is not None]
+        whole = [tree for tree in (turned(tree, search, self.work) for tree in trees) if tree is not None]
         letters, closer = iter(enumerate(search.code, 1)), iter(search.closer)
         for face in faces(len(search.columns), search.levels, is_last_positive):
-            waiting = [(face, total, in_coordinates)]
+            waiting = [(face, total, whole)]
             while waiting:
-                box, sums, kept = waiting.pop()
+                box, own, kept = waiting.pop()
                 self.work.n_boxes += 1
-                position, letter = next(letters, (0, ""))
+                place, letter = next(letters, (0, ""))
                 expect(letter != "", "the list of boxes ends too early: a region is missing")
                 if report is not None:
-                    report(position / len(search.code))
+                    report(place / len(search.code))
                 if letter == "!":
                     use = next(closer, None)
                     if use is None:
                         raise WrongError("a closer look is missing")
                     factor, inner = use
                     is_smaller = inner < 0 or len(self.searches[inner].columns) < len(search.columns)
-                    # With fewer parameters each time, closer looks inside closer looks come to an end.
                     expect(is_smaller, "a closer look has no fewer parameters")
-                    self.look_closer(total, in_coordinates, box.enlarged(factor), inner)
+                    self.look_closer(total, whole, box.enlarged(factor), inner)
                     continue
-                sums, kept = self.narrow(sums, kept, box)
+                own, kept = self.narrow(own, kept, box)
                 if letter == ".":
-                    expect(self.fits(sums, kept, box), "a box may contain a neuron of a larger price")
+                    expect(self.fits(own, kept, box), "a box may contain a neuron of a larger price")
                 elif letter == ",":
                     expect(
-                        self.fits_tilted(sums, kept, box),
-                        "a box may contain a neuron of a larger price (linear bound)",
+                        self.fits_tilted(own, kept, box), "a box may contain a neuron of a larger price (linear bound)"
                     )
                 else:
                     lower, upper = box.halves(ord(letter) - ord("a"))
-                    waiting += [(upper, sums, kept), (lower, sums, kept)]
+                    waiting += [(upper, own, kept), (lower, own, kept)]
         expect(next(letters, None) is None, "the list of boxes goes on after the last one")
         expect(next(closer, None) is None, "there are more closer looks than boxes for them")
 
     def look_closer(self, total: Vector, trees: list[Event], box: Box, number: int) -> None:
-        """Check the trees that are open in a box for all parameters, once."""
+        """Check what is open in a box for all parameters, once."""
         total, near = self.narrow(total, trees, box)
         parts = [self.open_parts(tree, box) for tree in near]
         key = (number, total, tuple(parts))
@@ -734,10 +724,10 @@ def primal_value(file: ProofFile, sums: list[tuple[Vector, ...]]) -> Fraction:
     """Return the objective of the network in the file, rounded up (step 1)."""
     loss = Fraction(0)
     targets = iter(file.targets)
-    for sequence in sums:
-        scores = [list(file.intercept) for _ in range(len(sequence) if file.readout == "all" else 1)]
+    for own in sums:
+        scores = [list(file.intercept) for _ in range(len(own) if file.readout == "all" else 1)]
         for neuron, weights in zip(file.neurons, file.coef, strict=True):
-            fired = spikes(sequence, file.decay, file.resets, neuron)
+            fired = spikes(own, file.decay, file.resets, neuron)
             for row, value in enumerate(column(fired, file.readout)):
                 if value:
                     scores[row] = [f + value * w for f, w in zip(scores[row], weights, strict=True)]
@@ -754,8 +744,8 @@ def dual_value(file: ProofFile) -> Fraction:
     shrink = min(Fraction(1), file.strength / largest) if largest else Fraction(1)
     total = Fraction(0)
     for row, target in zip(file.dual, file.targets, strict=True):
-        for entry, y in zip(row, target, strict=True):
-            u = -n_rows * shrink * unit * entry
+        for whole, y in zip(row, target, strict=True):
+            u = -n_rows * shrink * unit * whole
             if file.loss == "squared":
                 total -= u * u / 2 + u * y
             else:
@@ -777,14 +767,18 @@ def check(content: Any, limit: int = LIMITS.operations) -> Checked:
     return check_certificate(read_certificate(content), limit)
 
 
+def entries(inputs: tuple[tuple[Vector, ...], ...]) -> Iterator[int]:
+    """Yield all entries of the inputs."""
+    return (x for sequence in inputs for step in sequence for x in step)
+
+
 def check_certificate(file: ProofFile, limit: int, report: Callable[[float], None] | None = None) -> Checked:
     """Check what was read from a file."""
     work = Work(limit)
     n_samples, n_steps, n_features = file.shape
     if file.decay[1].bit_length() * n_steps > LIMITS.scale_bits:
-        raise LimitError("the decay has too many bits for this number of steps")
-    entries = (x for sequence in file.inputs for step in sequence for x in step)
-    size = n_samples * n_steps * (n_features + 1) * words(file.decay[1] ** n_steps, *entries)
+        raise LimitError("the decay has too many bits for so many steps")
+    size = n_samples * n_steps * (n_features + 1) * words(file.decay[1] ** n_steps, *entries(file.inputs))
     if size > LIMITS.words:
         raise LimitError("the inputs have too many bits")
     n_values = len(file.targets) * len(file.targets[0])
@@ -836,7 +830,7 @@ def judge(path: str, limit: int) -> tuple[int, str]:
         except UnicodeDecodeError:
             raise WrongError("the file is not UTF-8") from None
         statement = read_certificate(parse(text))
-        proven = check_certificate(statement, limit, progress() if sys.stderr.isatty() else None)
+        found = check_certificate(statement, limit, progress() if sys.stderr.isatty() else None)
     except WrongError as error:
         return 1, f"NOT PROVEN: {error}"
     except (LimitError, OSError) as error:
@@ -845,12 +839,12 @@ def judge(path: str, limit: int) -> tuple[int, str]:
         return 2, "NOT CHECKED: the file needs more memory or depth than there is"
     except KeyboardInterrupt:
         return 130, "NOT CHECKED: interrupted"
-    gap = (proven.primal - proven.bound) / abs(proven.primal) if proven.primal else Fraction(0)
+    gap = (found.primal - found.bound) / abs(found.primal) if found.primal else Fraction(0)
     return 0, (
         f"{statement}\n"
-        f"checked: {proven.n_boxes} boxes cover all neurons of the family\n"
-        f"objective of the network:  {shown(proven.primal, ROUND_CEILING)}\n"
-        f"no network is below:       {shown(proven.bound, ROUND_FLOOR)}\n"
+        f"checked: {found.n_boxes} boxes cover all neurons of the family\n"
+        f"objective of the network:  {shown(found.primal, ROUND_CEILING)}\n"
+        f"no network is below:       {shown(found.bound, ROUND_FLOOR)}\n"
         f"relative gap:              {float(shown(gap, ROUND_CEILING)):.3g}"
     )
 
@@ -866,7 +860,7 @@ def main(arguments: list[str]) -> int:
     status, text = judge(path, int(option[1]) if option else LIMITS.operations)
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # the reader has closed the pipe; the status is still returned
+    except BrokenPipeError:  # the reader has seen enough; the status tells the rest
         sys.stdout = None
     return status
 

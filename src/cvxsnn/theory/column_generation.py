@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -203,9 +203,14 @@ def solve_complete(
     best_dual, rounds, n_stale = -inf, [], 0
     for _ in range(max_rounds):
         problem = ConvexProblem(
-            build_dictionary(witnesses_of(events, parameters), inputs, readout), targets, loss, l1_strength,
-            l2_strength=l2_strength, penalty=penalty, intercept=intercept,
-        )  # fmt: skip
+            build_dictionary(witnesses_of(events, parameters), inputs, readout),
+            targets,
+            loss,
+            l1_strength,
+            l2_strength=l2_strength,
+            penalty=penalty,
+            intercept=intercept,
+        )
         if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2) and l2_strength:
             raise InvalidInputError(
                 f"expected one output, or penalty 'l1', 'group' or 'elastic-net' for an optimum over all neurons, got "
@@ -214,25 +219,28 @@ def solve_complete(
         solution = solve(problem, _SETTINGS.solver_share * tol)
         if best is None or solution.certificate.primal < best[0]:
             best = (solution.certificate.primal, solution)
-        seconds_left = max_seconds - (time.monotonic() - begin)
-        # Late, or if the last neurons were known already, a bound is worth more than another neuron.
-        is_thorough = n_stale > 0 or seconds_left < 0.5 * max_seconds
-        prices, bounds = price_dual(
-            events, problem, solution.dual_point, _enough(problem, solution, best[0], tol), is_thorough=is_thorough,
-            max_boxes=max_boxes, max_seconds=seconds_left, start=read_neurons(solution, parameters), pulse=pulse,
-        )  # fmt: skip
-        # The dual point of every round is valid for the complete problem, so that the best of all bounds counts.
-        best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, bounds))
-        n_boxes = sum(priced.n_boxes for priced in prices)
-        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, n_boxes, time.monotonic() - begin))
+        left = max_seconds - (time.monotonic() - begin)
+        found = price_dual(
+            events,
+            problem,
+            solution.dual_point,
+            _enough(problem, solution, best[0], tol),
+            # Late, or if the last neurons were known already, a bound is worth more than another neuron.
+            is_thorough=n_stale > 0 or left < 0.5 * max_seconds,
+            max_boxes=max_boxes,
+            max_seconds=left,
+            start=parameters[problem.dictionary.column_of_atom.cpu()[solution.support.cpu()].numpy()],
+            pulse=pulse,
+        )
+        best_dual = max(best_dual, certify_with_bound(problem, solution.dual_point, found.bounds))
+        rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
         certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
         is_late = time.monotonic() - begin >= max_seconds or (pulse is not None and pulse(0, 0))
-        # If no price exceeds the strength, the optimum over these neurons is one over all.
-        if certificate.relative_gap <= tol or is_late or max(priced.value for priced in prices) <= l1_strength:
+        if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break
-        fresh = events.representable(np.concatenate([priced.parameters for priced in prices]))
+        fresh = events.representable(found.parameters)
         is_stale = len(fresh) == 0 or (len(rounds) > 1 and rounds[-1].n_atoms == rounds[-2].n_atoms)
         n_stale = n_stale + 1 if is_stale else 0
         if n_stale > _SETTINGS.max_stale:
@@ -247,7 +255,7 @@ def _enough(problem: ConvexProblem, solution: Solution, primal: float, tol: floa
     """Return the largest price, at least the strength, at which the gap is within the tolerance."""
     is_group = isinstance(problem.penalty, GroupL2)
     low, high = 0.0, 1.0
-    for _ in range(20):  # bisection: the larger the bound on prices, the less is proven
+    for _ in range(20):
         middle = 0.5 * (low + high)
         limit = (1 + middle) * problem.l1_strength
         bounds = [limit, *[0.0 if is_group else limit] * (problem.n_outputs - 1)]
@@ -256,18 +264,40 @@ def _enough(problem: ConvexProblem, solution: Solution, primal: float, tol: floa
     return (1 + low) * problem.l1_strength
 
 
-class DualPrices(NamedTuple):
-    """Prices of a dual point over all neurons."""
+@dataclass(frozen=True, eq=False)
+class SolutionPrice:
+    """Prices of a dual point over all neurons.
+
+    Parameters
+    ----------
+    prices : tuple of Price
+        One price per output, or one for all of them.
+    bounds : tuple of float
+        One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them.
+    """
 
     prices: tuple[Price, ...]
-    """One price per output, or one for all of them."""
     bounds: tuple[float, ...]
-    """One number per output, as :func:`cvxsnn.convex.certify_with_bound` expects them."""
+
+    @property
+    def value(self) -> float:
+        """The largest price found."""
+        return max(found.value for found in self.prices)
+
+    @property
+    def n_boxes(self) -> int:
+        """Number of boxes examined."""
+        return sum(found.n_boxes for found in self.prices)
+
+    @property
+    def parameters(self) -> IntArray:
+        """Neurons with high prices."""
+        return np.concatenate([found.parameters for found in self.prices])
 
 
 def price_dual(
     events: LIFEvents | UnionEvents, problem: ConvexProblem, dual_point: Tensor, enough: float, **limits: Any
-) -> DualPrices:
+) -> SolutionPrice:
     """Price a dual point over all neurons: output by output, or for a group all of them at once.
 
     If the problem has an ``l2_strength``, prices of active atoms are above the strength; then neurons that do what an
@@ -279,25 +309,23 @@ def price_dual(
     limits |= {"enough": enough, "n_found": _SETTINGS.n_added}
     n_outputs, exempt = weights.shape[2], problem.dictionary if problem.l2_strength else None
     if exempt is None and isinstance(problem.penalty, GroupL2) and n_outputs > 1:
-        joint = price(events, weights, is_group=True, **limits)
+        found = price(events, weights, is_group=True, **limits)
         # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.
-        return DualPrices((joint,), (joint.bound, *[0.0] * (n_outputs - 1)))
+        return SolutionPrice((found,), (found.bound, *[0.0] * (n_outputs - 1)))
     prices = tuple(price(events, weights[:, :, k], exempt=exempt, **limits) for k in range(n_outputs))
-    return DualPrices(prices, tuple(priced.bound for priced in prices))
+    return SolutionPrice(prices, tuple(found.bound for found in prices))
 
 
 def spread_over_steps(dual: npt.NDArray[Any], readout: Readout, events: LIFEvents | UnionEvents) -> npt.NDArray[Any]:
     """Return a dual point as weights of single spikes, (n_samples, n_steps, n_outputs); for "mean", times n_steps."""
     weights = np.zeros((events.n_samples, events.n_steps, dual.shape[1]), dtype=dual.dtype)
-    steps = slice(-1, None) if readout == "last" else slice(None)
-    weights[:, steps] = dual.reshape(weights.shape) if readout == "all" else dual[:, None]
+    if readout == "all":
+        weights[:] = dual.reshape(weights.shape)
+    elif readout == "last":
+        weights[:, -1] = dual
+    else:
+        weights[:] = dual[:, None]
     return weights
-
-
-def read_neurons(solution: Solution, parameters: IntArray) -> IntArray:
-    """Return the parameters of the neurons that a solution reads."""
-    columns = solution.problem.dictionary.column_of_atom.cpu()[solution.support.cpu()]
-    return np.asarray(parameters[columns.numpy()])
 
 
 def witnesses_of(events: LIFEvents | UnionEvents, parameters: IntArray) -> WitnessSet:
@@ -309,11 +337,11 @@ def witnesses_of(events: LIFEvents | UnionEvents, parameters: IntArray) -> Witne
 
 def _random_neurons(events: LIFEvents | UnionEvents, n_neurons: int, seed: int) -> IntArray:
     if isinstance(events, UnionEvents):
-        return events.join([_random_neurons(member, n_neurons, seed) for member in events.members])
+        return events.random(lambda own: _random_neurons(own, n_neurons, seed))
     generator = child_generator(seed, "column generation", "start")
-    units = [1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights)
-    # Bias and threshold are integers times the unit of the inputs, as in a layer.
-    scale = 2.0**_SETTINGS.start_bits / np.array(units)
+    scale = 2.0**_SETTINGS.start_bits / np.array(
+        [1.0] * events.n_weights + [events.unit] * (events.dimension - events.n_weights)
+    )
     drawn = np.rint(generator.standard_normal((n_neurons, events.dimension)) * scale)
     if not events.family.negative_threshold:
         drawn[:, -1] = abs(drawn[:, -1])

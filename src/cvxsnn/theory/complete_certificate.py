@@ -23,7 +23,7 @@ from .pricing import Price
 
 @dataclass(frozen=True, eq=False)
 class CompleteCertificate:
-    """A certificate of a read-out over all neurons of a family.
+    """What is proven about a read-out over all neurons of a family.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class CompleteCertificate:
     prices : tuple of Price
         One price per output, for each subnetwork if there are layers below, or one for all outputs of a group.
     below : tuple of int
-        Widths of the layers below, which are those of the model.
+        Widths of the layers below, whose neurons are those of the model.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class CompleteCertificate:
     @property
     def is_finished(self) -> bool:
         """Whether the search was completed; otherwise more time may give a tighter bound."""
-        return all(price.is_finished for price in self.prices)
+        return all(found.is_finished for found in self.prices)
 
     def __str__(self) -> str:
         """Return the bounds and the neurons that they are about."""
@@ -132,8 +132,7 @@ def certify_complete(
         price_dual(family.on(inputs), problem, proof.dual_point, proof.l1_strength, **limits)
         for inputs in _read_by_last_layer(proof.witnesses, data)
     ]
-    # A neuron reads one subnetwork, so that the largest price of any of them bounds the output.
-    bounds = [max(of_output) for of_output in zip(*(part.bounds for part in parts), strict=True)]
+    bounds = [max(own) for own in zip(*(part.bounds for part in parts), strict=True)]
     dual = certify_with_bound(problem, proof.dual_point, bounds)
     certificate = checked_certificate(problem, Certificate(primal, dual, "complete"))
     prices = tuple(price for part in parts for price in part.prices)
@@ -153,7 +152,7 @@ def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | 
     """Return the family of the neurons of the last layer on sequences of ``n_steps`` steps, if it can be priced."""
     layer = witnesses.layers[-1]
     if not NEURON_MODELS.of(layer).can_be_priced:
-        names = ", ".join(type(layer).__name__ for layer in witnesses.layers)
+        names = ", ".join(type(own).__name__ for own in witnesses.layers)
         raise InvalidInputError(
             f"expected a last layer of LIF or threshold neurons to price all of them, got {names}: use neuron='lif'"
         )

@@ -1,4 +1,4 @@
-r"""Exact pricing by cones: slow, used to leave out the atoms of a dictionary, and for numbers too long for boxes.
+r"""Exact pricing by cones, slow: for neurons apart from those of a dictionary, and for numbers of very many bits.
 
 Branch and bound over cones of parameters. In a cone every sample has a few possible spike trains: a step at which all
 extreme rays agree is decided, others are open. The sum over samples of the best that each can still contribute is an
@@ -6,21 +6,22 @@ upper bound for the cone, its inner point gives a lower bound, and the sample wi
 signs are those of exact integers, so a bound rests on no tolerance; sums of the :math:`\lambda` are rounded outwards.
 
 Neurons that do what an atom of a given dictionary does can be left out of the maximum. A cone is then cut until all its
-neurons do the same on every sample that is read, also on those of weight zero, and dropped if an atom does that too.
+neurons do the same on every sample that is read, whatever its weight, and dropped if an atom does that too.
 """
 
 import heapq
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import count
 from math import inf
 
 import numpy as np
 import numpy.typing as npt
 
-from ..dictionary import Dictionary
+from ..dictionary import Dictionary, Readout
 from .cones import WALL, Cone, Vector
-from .integers import SAFE, IntArray, narrow
+from .integers import SAFE, IntArray
 from .lif_family import LIFEvents
 
 
@@ -38,12 +39,10 @@ def search_cones(
     Returns the largest value found, a bound on it, neurons of high value, the number of cones examined, and whether the
     search was completed.
     """
-    rows, samples = events.distinct()
-    merged, weights = replace(events, sums=events.sums[samples]), np.zeros((len(samples), dual.shape[1]))
-    np.add.at(weights, rows, dual)
-    nothing = _Known(np.zeros(events.n_steps, dtype=np.int64), frozenset())
-    known = nothing if exempt is None else _Known.of(exempt, samples, events.n_steps)
-    # The size of a sum is that of one of the two signs, each with a search of its own.
+    merged, weights, samples = _merge(events, dual)
+    known = _Known(np.zeros(events.n_steps, dtype=np.int64), frozenset())
+    if exempt is not None:
+        known = _Known.of(exempt, samples, events.n_steps)
     searches = [_Search(merged, sign * weights, enough, n_found, known) for sign in (1.0, -1.0)]
     n_cones = 0
     while n_cones < max_cones and time.monotonic() < deadline:
@@ -61,14 +60,27 @@ def search_cones(
     return best[0][0] if best else 0.0, bound + margin, parameters, n_cones, is_finished
 
 
+def _merge(events: LIFEvents, dual: npt.NDArray[np.float64]) -> tuple[LIFEvents, npt.NDArray[np.float64], list[int]]:
+    """Merge equal sequences, which have equal spikes.
+
+    Returns what is left, the weights, and a sample for each of them.
+    """
+    keys: dict[bytes, int] = {}
+    rows = [keys.setdefault(repr(sequence.tolist()).encode(), len(keys)) for sequence in events.sums]
+    weights = np.zeros((len(keys), dual.shape[1]))
+    np.add.at(weights, rows, dual)
+    samples = [rows.index(k) for k in range(len(keys))]
+    return replace(events, sums=events.sums[samples]), weights, samples
+
+
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """The atoms that are not priced. One integer encodes what a read-out sees of a sample.
+    """The atoms that are not priced, as what a read-out sees of each sample: one integer.
 
     Parameters
     ----------
     digits : integer array of shape (n_steps,)
-        Amount that a spike at each step adds to this integer: read-outs that differ have different sums.
+        What a spike at each step adds to this integer: read-outs that differ have different sums.
     atoms : frozenset of tuple of int
         The integers of every atom, one per sample.
     """
@@ -79,8 +91,7 @@ class _Known:
     @classmethod
     def of(cls, dictionary: Dictionary, samples: list[int], n_steps: int) -> "_Known":
         """Return the atoms of a dictionary, on some of its samples."""
-        of_steps = {"last": [0] * (n_steps - 1) + [1], "mean": [1] * n_steps, "all": [2**t for t in range(n_steps)]}
-        digits = narrow(np.array(of_steps[str(dictionary.readout)], dtype=object))
+        digits = _digits(dictionary.readout, n_steps)
         rows = dictionary.columns().T.cpu().numpy()  # (n_atoms, n_rows)
         if dictionary.readout == "mean":
             rows = np.rint(rows * n_steps)
@@ -90,34 +101,54 @@ class _Known:
         return cls(digits, frozenset(map(tuple, seen[:, samples].tolist())))
 
     def has(self, seen: IntArray) -> bool:
-        """Return whether an atom has these integers on every sample."""
+        """Return whether an atom is seen like that on every sample."""
         return tuple(seen.tolist()) in self.atoms
+
+
+def _digits(readout: Readout, n_steps: int) -> IntArray:
+    if readout == "all":
+        return np.array([2**step for step in range(n_steps)], dtype=np.int64 if n_steps < 63 else object)
+    digits = np.ones(n_steps, dtype=np.int64)
+    if readout == "last":
+        digits[:-1] = 0
+    return digits
+
+
+@dataclass(order=True)
+class _Open:
+    """A cone that may still contain something better; the heap returns the highest bound first."""
+
+    negative_bound: float
+    order: int
+    cone: Cone = field(compare=False)
+    silent: frozenset["_Event"] = field(compare=False)
+    depth: int = field(compare=False)
+    event: "_Event" = field(compare=False)
 
 
 _Event = tuple[int, int, int]
 """Sample, step, and the leaky count of past spikes, which identifies the history."""
 
 
-@dataclass
 class _Search:
     """Branch and bound for one sign."""
 
-    events: LIFEvents
-    weights: npt.NDArray[np.float64]
-    enough: float
-    n_found: int
-    known: _Known
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        events: LIFEvents,
+        weights: npt.NDArray[np.float64],
+        enough: float,
+        n_found: int,
+        known: _Known,
+    ) -> None:
+        self.events, self.weights, self.enough, self.n_found, self.known = events, weights, enough, n_found, known
         self.found: list[tuple[float, Vector]] = []
         self._seen: set[bytes] = set()
         self._order = count()
-        # Cones that may still contain something better: negative bound, order, cone, silent events, depth, next event.
-        # The heap returns the largest bound first, and of equal bounds the cone that was added first.
-        self._open: list[tuple[float, int, Cone, frozenset[_Event], int, _Event]] = []
+        self._open: list[_Open] = []
         self._closed = 0.0
-        self._try((0,) * self.events.dimension)  # the apex belongs to every cone, and fires always
-        self._consider(self.events.cone(), frozenset(), 1)
+        self._try((0,) * events.dimension)  # the apex belongs to every cone, and fires always
+        self._consider(events.cone(), frozenset(), 1)
 
     @property
     def best(self) -> float:
@@ -125,21 +156,20 @@ class _Search:
 
     @property
     def bound(self) -> float:
-        return max(self._closed, self.best, -self._open[0][0] if self._open else 0.0)
+        return max(self._closed, self.best, -self._open[0].negative_bound if self._open else 0.0)
 
     @property
     def is_done(self) -> bool:
-        return not self._open or -self._open[0][0] <= max(self.best, self.enough)
+        return not self._open or -self._open[0].negative_bound <= max(self.best, self.enough)
 
     def advance(self) -> None:
         """Cut the most promising cone in two."""
-        _, _, cone, silent, depth, event = heapq.heappop(self._open)
-        sample, step, reset = event
+        top = heapq.heappop(self._open)
+        sample, step, reset = top.event
         normal = (*(int(x) for x in self.events.sums[sample, step]), -reset)
-        # Each cut has a bit of its own; the lower ones belong to the wall and to the cuts before.
-        above, below = cone.cut(normal, WALL << depth)
-        self._consider(above, silent, depth + 1)
-        self._consider(below, silent | {event}, depth + 1)
+        above, below = top.cone.cut(normal, WALL << top.depth)
+        self._consider(above, top.silent, top.depth + 1)
+        self._consider(below, top.silent | {top.event}, top.depth + 1)
 
     def _consider(self, cone: Cone, silent: frozenset[_Event], depth: int) -> None:
         bound, event = self._look_ahead(cone, silent)
@@ -148,7 +178,7 @@ class _Search:
         if event is None or bound <= max(self.best, self.enough):
             self._closed = max(self._closed, bound)
         else:
-            heapq.heappush(self._open, (-bound, next(self._order), cone, silent, depth, event))
+            heapq.heappush(self._open, _Open(-bound, next(self._order), cone, silent, depth, event))
 
     def _try(self, parameters: Vector) -> None:
         spikes = self.events.simulate(np.array([parameters], dtype=object))[0]
@@ -166,10 +196,13 @@ class _Search:
         Events in ``silent`` are strictly below zero: a tie is no spike there. A cone without neurons to be priced has
         the bound minus infinity.
         """
-        rays = np.array(cone.generators() or [(0,) * self.events.dimension], dtype=object)
-        largest = max(int(abs(self.events.sums).max(initial=0)), self.events.largest_count) * self.events.dimension
-        rays = rays.astype(np.int64 if int(abs(rays).max()) * largest < SAFE else object)
-        sums = self.events.sums.astype(rays.dtype)
+        generators = [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]
+        rays = np.array(generators or [(0,) * self.events.dimension], dtype=object)
+        sums = self.events.sums
+        largest_count = self.events.n_steps * Fraction(self.events.family.decay).denominator ** self.events.n_steps
+        largest = int(abs(rays).max()) * max(int(abs(sums).max(initial=0)), largest_count) * self.events.dimension
+        rays = rays.astype(np.int64) if largest < SAFE else rays
+        sums = sums if rays.dtype != object else sums.astype(object)
         drives = sums @ rays[:, :-1].T  # (n_samples, n_steps, n_rays)
         owner = np.arange(len(sums))
         resets = np.zeros(len(sums), dtype=rays.dtype)
@@ -184,7 +217,7 @@ class _Search:
             for entry in np.flatnonzero(highest_value == 0):
                 if (int(owner[entry]), step, int(resets[entry])) in silent:
                     can_fire[entry] = False
-            for entry in np.flatnonzero(can_fire & can_rest):  # later events of a sample depend on its first open one
+            for entry in np.flatnonzero(can_fire & can_rest):
                 cuts.setdefault(int(owner[entry]), (int(owner[entry]), step, int(resets[entry])))
             fire, rest = np.flatnonzero(can_fire), np.flatnonzero(can_rest)
             spikes = np.concatenate((np.ones(len(fire), dtype=bool), np.zeros(len(rest), dtype=bool)))
@@ -199,9 +232,11 @@ class _Search:
         np.minimum.at(lowest, owner, gains)
         bound = float(highest.sum())
         stakes = highest - lowest
-        for sample in np.argsort(-stakes).tolist():
-            if stakes[sample] > 0 and sample in cuts:
-                return bound, cuts[sample]
+        for sample in np.argsort(-stakes):
+            if stakes[sample] <= 0:
+                break
+            if int(sample) in cuts:
+                return bound, cuts[int(sample)]
         if bound == -inf:
             return bound, None
         # All neurons of the cone have the same price; whether it counts depends on what each does.

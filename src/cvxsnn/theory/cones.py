@@ -9,17 +9,16 @@ is its closure together with the constraints that must be strict; it is non-empt
 tight at all rays, and then the sum of the rays lies in it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from itertools import product
 from math import gcd
-from operator import and_
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .integers import SAFE, IntArray, narrow
+from .integers import SAFE, IntArray
 
 Vector = tuple[int, ...]
 
@@ -61,21 +60,23 @@ class Cone:
         for number, line in enumerate(self.lines):
             slope = _dot(normal, line)
             if slope:
-                # One half of a line that the hyperplane crosses is on each side, and no pairs of rays need be compared.
                 return self._cut_line(number, line if slope > 0 else _negated(line), normal, bit)
         values = [_dot(normal, ray) for ray in self.rays]
         above, below = Cone([], [], self.lines), Cone([], [], self.lines)
         for value, ray, tight in zip(values, self.rays, self.tight, strict=True):
-            for side, is_on_it in ((above, value >= 0), (below, value <= 0)):
-                if is_on_it:
-                    side.rays.append(ray)
-                    side.tight.append(tight if value else tight | bit)
-        ups, downs = ([i for i, value in enumerate(values) if sign * value > 0] for sign in (1, -1))
+            mask = tight if value else tight | bit
+            for side in (above,) if value > 0 else (below,) if value < 0 else (above, below):
+                side.rays.append(ray)
+                side.tight.append(mask)
+        ups = [i for i, value in enumerate(values) if value > 0]
+        downs = [i for i, value in enumerate(values) if value < 0]
         for i, j in product(ups, downs):
             common = self.tight[i] & self.tight[j]
             # Two rays span a face of dimension two when no third ray lies on everything that both lie on.
             if not any(common & ~tight == 0 for k, tight in enumerate(self.tight) if k not in (i, j)):
-                between = _combined(values[i], self.rays[j], values[j], self.rays[i])
+                between = _reduced(
+                    tuple(values[i] * b - values[j] * a for a, b in zip(self.rays[i], self.rays[j], strict=True))
+                )
                 for side in (above, below):
                     side.rays.append(between)
                     side.tight.append(common | bit)
@@ -84,35 +85,25 @@ class Cone:
     def _cut_line(self, number: int, line: Vector, normal: Vector, bit: int) -> tuple["Cone", "Cone"]:
         """Cut along a line, which is removed: everything else is projected along it into the hyperplane."""
         slope = _dot(normal, line)
-        lines, rays = (
-            [_combined(slope, vector, _dot(normal, vector), line) for vector in vectors]
-            for vectors in (self.lines[:number] + self.lines[number + 1 :], self.rays)
-        )
-        # The line is tight at every earlier constraint.
-        masks = [*(tight | bit for tight in self.tight), (bit - 1) & ~_NOT_ZERO]
-        return Cone([*rays, line], masks, lines), Cone([*rays, _negated(line)], masks, lines)
 
-    def generators(self) -> list[Vector]:
-        """Return the rays, and both directions of each line."""
-        return [*self.rays, *self.lines, *map(_negated, self.lines)]
+        def project(vector: Vector) -> Vector:
+            value = _dot(normal, vector)
+            return _reduced(tuple(slope * a - value * b for a, b in zip(vector, line, strict=True)))
+
+        lines = [project(other) for k, other in enumerate(self.lines) if k != number]
+        rays = [project(ray) for ray in self.rays]
+        masks = [tight | bit for tight in self.tight]
+        # The line is tight at every earlier constraint.
+        mask = (bit - 1) & ~_NOT_ZERO
+        return (
+            Cone([*rays, line], [*masks, mask], lines),
+            Cone([*rays, _negated(line)], [*masks, mask], lines),
+        )
 
     def interior(self) -> Vector:
         """Return the sum of the rays, a point in the relative interior."""
-        return tuple(map(sum, zip(*self.rays, strict=True))) or (0,) * len(next(iter(self.lines), ()))
-
-
-class HalfOpen(NamedTuple):
-    """A half-open set: its closure, the mask of its strict constraints, and the generators of the closure as rows."""
-
-    cone: Cone
-    strict: int
-    rows: IntArray
-
-    @classmethod
-    def of(cls, cone: Cone, strict: int, dimension: int) -> "HalfOpen":
-        """Return a set; its first row is the apex."""
-        # The apex also gives every set at least one row, which ``reduceat`` needs.
-        return cls(cone, strict, narrow(np.array([(0,) * dimension, *cone.rays], dtype=object)))
+        dimension = len((self.rays or self.lines)[0]) if self.rays or self.lines else 0
+        return tuple(sum(ray[i] for ray in self.rays) for i in range(dimension))
 
 
 class Frontier:
@@ -127,8 +118,6 @@ class Frontier:
 
     Attributes
     ----------
-    sets : list of HalfOpen
-        The sets.
     origin : array of shape (n_sets,)
         For each set, the one that it came from in the last cut.
     spikes : array of shape (n_sets,), dtype bool
@@ -138,59 +127,121 @@ class Frontier:
     def __init__(self, cone: Cone, dimension: int) -> None:
         self._dimension = dimension
         self._bit = WALL
-        self.sets = [HalfOpen.of(cone, 0, dimension)]
+        self._rays: IntArray
+        self._tight: npt.NDArray[Any]
+        self._start: npt.NDArray[np.int64]
+        self._strict: npt.NDArray[Any]
+        self._lines: list[list[Vector]]
         self.origin = np.zeros(1, dtype=np.int64)
         self.spikes = np.zeros(1, dtype=bool)
+        self._pack([(cone, 0)])
 
     def __len__(self) -> int:
         """Return the number of sets."""
-        return len(self.sets)
+        return len(self._strict)
 
-    def witnesses(self) -> IntArray:
-        """Return a point of each set, one per row."""
-        return np.array([_reduced(tuple(sum(part.rows.astype(object)))) for part in self.sets], dtype=object)
+    def cone(self, number: int) -> Cone:
+        """Return the closure of one set."""
+        rows = slice(self._start[number] + 1, self._start[number + 1])  # the first row is the apex
+        rays = [tuple(ray) for ray in self._rays[rows].tolist()]
+        return Cone(rays, list(self._tight[rows]), list(self._lines[number]))
+
+    def witnesses(self) -> Iterator[Vector]:
+        """Yield a point of each set."""
+        for number in range(len(self)):
+            yield (
+                _reduced(self.cone(number).interior())
+                if self._start[number + 1] - self._start[number] > 1
+                else ((0,) * self._dimension)
+            )
 
     def cut(self, normals: IntArray) -> None:
         """Replace each set by its non-empty parts where its constraint, a row of ``normals``, is a spike or silence."""
         self._bit *= 2
-        rows = np.concatenate([part.rows for part in self.sets])
-        sizes = [len(part.rows) for part in self.sets]
-        # Overflow of 64-bit integers would be silent, so that long numbers become Python integers.
-        if int(abs(rows).max(initial=1)) * int(abs(normals).max(initial=1)) * self._dimension >= SAFE:
-            rows = rows.astype(object)
-        values = (rows * np.repeat(normals.astype(rows.dtype), sizes, axis=0)).sum(1)
-        start = np.cumsum([0, *sizes[:-1]])
-        has_up, has_down = np.maximum.reduceat(values, start) > 0, np.minimum.reduceat(values, start) < 0
-        n_zero = np.add.reduceat(values == 0, start)
-        has_lines = np.array([bool(part.cone.lines) for part in self.sets])
-        # Most sets lie on one side and stay as they are. Besides those with rays on both sides, sets below are cut if a
-        # ray is on the hyperplane, where ties fire: the apex is one zero, so that there are more than one.
+        bit = self._bit
+        values = self._values(normals)
+        has_up = np.maximum.reduceat(values, self._start[:-1]) > 0
+        has_down = np.minimum.reduceat(values, self._start[:-1]) < 0
+        n_zero = np.add.reduceat(values == 0, self._start[:-1])
+        has_lines = np.array([bool(lines) for lines in self._lines])
         is_plain = ~has_lines & ~(has_up & has_down) & ~(has_down & (n_zero > 1))
-        parts: list[tuple[HalfOpen, int, bool]] = []
-        for number in np.flatnonzero(is_plain):
-            part, fires = self.sets[number], not has_down[number]
-            parts.append((part if fires else part._replace(strict=part.strict | _NOT_ZERO), number, fires))
+        # Where all rays are strictly below, only the apex can fire, and only if nothing so far was silent.
+        apex_fires = is_plain & has_down & (self._strict == 0)
+        parts: list[tuple[Cone, int, int, bool]] = []
         for number in np.flatnonzero(~is_plain):
-            cone, strict, _ = self.sets[number]
-            above, below = cone.cut(tuple(int(x) for x in normals[number]), self._bit)
-            for closure, mask, fires in ((above, strict, True), (below, strict | self._bit | _NOT_ZERO, False)):
-                if _is_nonempty(closure, mask):
-                    parts.append((HalfOpen.of(closure, mask, self._dimension), number, fires))
-        # If all rays are strictly below, only the apex can fire, and only if nothing so far was silent.
-        for number in np.flatnonzero(is_plain & has_down):
-            if self.sets[number].strict == 0:
-                parts.append((HalfOpen.of(Cone([], [], []), 0, self._dimension), number, True))
-        self.sets = [part for part, _, _ in parts]
-        self.origin = np.array([number for _, number, _ in parts], dtype=np.int64)
-        self.spikes = np.array([fires for *_, fires in parts], dtype=bool)
+            parts += self._cut_one(int(number), tuple(int(x) for x in normals[number]), bit)
+        for number in np.flatnonzero(apex_fires):
+            parts.append((Cone([], [], []), 0, int(number), True))
+        kept = np.flatnonzero(is_plain)
+        self._keep(kept, ~has_down[kept], parts)
 
     def take(self, origin: npt.NDArray[np.int64]) -> None:
         """Replace all sets by the sets ``origin``, in that order and with repetitions."""
-        self.sets = [self.sets[number] for number in origin]
+        sizes = np.diff(self._start)[origin]
+        rows = self._rows(origin, sizes)
+        self._rays, self._tight = self._rays[rows], self._tight[rows]
+        self._start = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        self._strict = self._strict[origin]
+        self._lines = [self._lines[k] for k in origin]
+
+    def _rows(self, sets: IntArray, sizes: IntArray) -> IntArray:
+        """Return the indices of the rays of some sets, set by set."""
+        shift = np.repeat(self._start[:-1][sets] - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)
+        return shift.astype(np.int64) + np.arange(int(sizes.sum()))
+
+    def _cut_one(self, number: int, normal: Vector, bit: int) -> list[tuple[Cone, int, int, bool]]:
+        strict = int(self._strict[number])
+        above, below = self.cone(number).cut(normal, bit)
+        parts = []
+        if _is_nonempty(above, strict):
+            parts.append((above, strict, number, True))
+        if _is_nonempty(below, strict | bit | _NOT_ZERO):
+            parts.append((below, strict | bit | _NOT_ZERO, number, False))
+        return parts
+
+    def _values(self, normals: IntArray) -> IntArray:
+        sizes = np.diff(self._start)
+        largest = int(abs(self._rays).max(initial=1)) * int(abs(normals).max(initial=1)) * self._dimension
+        if largest >= SAFE and self._rays.dtype != object:
+            self._rays = self._rays.astype(object)
+        repeated = np.repeat(normals.astype(self._rays.dtype), sizes, axis=0)
+        values: IntArray = (self._rays * repeated).sum(1)
+        return values
+
+    def _keep(self, kept: IntArray, spikes: npt.NDArray[np.bool_], parts: list[tuple[Cone, int, int, bool]]) -> None:
+        """Keep the sets that lie on one side, and the parts of those that do not."""
+        sizes = np.diff(self._start)[kept]
+        rows = self._rows(kept, sizes)
+        rays, tight = self._rays[rows], self._tight[rows]
+        strict, lines = self._strict[kept].copy(), [self._lines[k] for k in kept]
+        strict[~spikes] = [mask | _NOT_ZERO for mask in strict[~spikes]]
+        self._pack([(cone, mask) for cone, mask, _, _ in parts])
+        if len(kept):
+            dtype = object if object in (rays.dtype, self._rays.dtype) else np.int64
+            self._rays = np.concatenate((rays.astype(dtype), self._rays.astype(dtype)))
+            self._tight = np.concatenate((tight, self._tight))
+            self._start = np.concatenate((np.concatenate(([0], np.cumsum(sizes))), self._start[1:] + int(sizes.sum())))
+            self._strict = np.concatenate((strict, self._strict))
+            self._lines = lines + self._lines
+        self.origin = np.concatenate((kept, np.array([number for _, _, number, _ in parts], dtype=np.int64)))
+        self.spikes = np.concatenate((spikes, np.array([fires for *_, fires in parts], dtype=bool)))
+
+    def _pack(self, sets: list[tuple[Cone, int]]) -> None:
+        apex = (0,) * self._dimension
+        rays = [ray for cone, _ in sets for ray in (apex, *cone.rays)]
+        dtype = np.int64 if max((max(map(abs, ray)) for ray in rays), default=0) < 2**31 else object
+        self._rays = np.array(rays, dtype=dtype).reshape(-1, self._dimension)
+        self._tight = _objects([mask for cone, _ in sets for mask in (_EVERYWHERE, *cone.tight)])
+        self._start = np.concatenate(([0], np.cumsum([1 + len(cone.rays) for cone, _ in sets]))).astype(np.int64)
+        self._strict = _objects([mask for _, mask in sets])
+        self._lines = [cone.lines for cone, _ in sets]
 
 
 def _is_nonempty(cone: Cone, strict: int) -> bool:
-    return reduce(and_, cone.tight, _EVERYWHERE) & strict == 0
+    everywhere = _EVERYWHERE
+    for tight in cone.tight:
+        everywhere &= tight
+    return everywhere & strict == 0
 
 
 def _dot(a: Vector, b: Vector) -> int:
@@ -201,11 +252,12 @@ def _negated(vector: Vector) -> Vector:
     return tuple(-x for x in vector)
 
 
-def _combined(a: int, u: Vector, b: int, v: Vector) -> Vector:
-    """Return a u - b v without common factors."""
-    return _reduced(tuple(a * x - b * y for x, y in zip(u, v, strict=True)))
-
-
 def _reduced(vector: Vector) -> Vector:
     divisor = gcd(*vector)
     return tuple(x // divisor for x in vector) if divisor > 1 else vector
+
+
+def _objects(values: list[int]) -> npt.NDArray[Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

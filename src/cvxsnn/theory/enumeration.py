@@ -89,7 +89,7 @@ def enumerate_patterns(points: Array, *, max_patterns: int = MAX_PATTERNS) -> Pa
     points : array Z of shape (n_points, dimension)
         The points. Floating-point numbers are used exactly as they are.
     max_patterns : int
-        Raise an error if more patterns are expected.
+        Raise an error if more patterns are to be expected.
 
     Returns
     -------
@@ -107,13 +107,13 @@ def enumerate_patterns(points: Array, *, max_patterns: int = MAX_PATTERNS) -> Pa
     if rows.ndim != 2:
         raise InvalidInputError(f"expected points of shape (n_points, dimension), got shape {rows.shape}")
     n_points, dimension = rows.shape
-    _check_budget(count_cells(n_points, dimension), max_patterns, "about")
+    _check_estimate(count_cells(n_points, dimension), max_patterns)
     frontier = Frontier(Cone.whole_space(dimension), dimension)
     patterns = np.zeros((1, 0), dtype=bool)
     for point in rows:
         frontier.cut(np.broadcast_to(point, (len(frontier), len(point))))
         patterns = np.concatenate((patterns[frontier.origin], frontier.spikes[:, None]), axis=1)
-    witnesses = frontier.witnesses()
+    witnesses = np.array(list(frontier.witnesses()), dtype=object)
     return Patterns(patterns, witnesses)
 
 
@@ -149,8 +149,8 @@ class Trajectories:
 def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_PATTERNS) -> Trajectories:
     """Enumerate all spike trajectories that LIF neurons of a family have on given sequences.
 
-    The space of parameters is cut sample by sample and step by step. If a cut leaves two parts, the neurons in one have
-    fired and those in the other have not, and they continue with different pasts.
+    The space of parameters is cut sample by sample and step by step. Where a cut leaves two parts, the neurons in one
+    have fired and those in the other have not, and they continue with different pasts.
 
     Parameters
     ----------
@@ -176,11 +176,10 @@ def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_P
     7
     """
     inputs = as_inputs(inputs).cpu()
-    # Equal sequences have equal spikes: each is cut once.
     distinct, inverse = torch.unique(family.read(inputs), dim=0, return_inverse=True)
     samples = torch.zeros(len(distinct), dtype=torch.int64).scatter_(0, inverse, torch.arange(len(inverse)))
     frontier, spikes = split_parameters(family, inputs[samples], max_patterns=max_patterns)
-    parameters = frontier.witnesses()
+    parameters = np.array(list(frontier.witnesses()), dtype=object)
     return Trajectories(spikes[:, inverse.numpy()], parameters)
 
 
@@ -189,7 +188,7 @@ def split_parameters(
 ) -> tuple[Frontier, npt.NDArray[np.bool_]]:
     """Return the parts into which spikes cut a family's parameters, and the spikes (n_parts, n_samples, n_steps)."""
     events = family.on(inputs)
-    _check_budget(count_cells(events.n_samples * events.n_steps, events.dimension), max_patterns, "about")
+    _check_estimate(count_cells(events.n_samples * events.n_steps, events.dimension), max_patterns)
     frontier = Frontier(events.cone(), events.dimension)
     spikes = np.zeros((1, events.n_samples, events.n_steps), dtype=bool)
     for sample in range(events.n_samples):
@@ -200,7 +199,7 @@ def split_parameters(
             frontier.cut(events.normals(sample, step, resets))
             spikes, resets = spikes[frontier.origin], resets[frontier.origin]
             spikes[:, sample, step] = frontier.spikes
-            _check_budget(len(frontier), max_patterns)
+            _check_count(len(frontier), max_patterns)
     return frontier, spikes
 
 
@@ -243,7 +242,7 @@ def enumerate_recurrent(
         values = np.concatenate((values, np.ones_like(values[:, :, :1])), axis=2)
     n_samples, n_steps, n_values = values.shape
     dimension = n_values + width
-    _check_budget(count_cells(n_samples * n_steps, dimension) ** width, max_patterns, "about")
+    _check_estimate(count_cells(n_samples * n_steps, dimension) ** width, max_patterns)
     frontiers = [Frontier(Cone.whole_space(dimension), dimension) for _ in range(width)]
     spikes = np.zeros((1, width, n_samples, n_steps), dtype=bool)
     for sample in range(n_samples):
@@ -254,12 +253,11 @@ def enumerate_recurrent(
                 frontier.cut(np.concatenate((drive, before.astype(values.dtype)), axis=1))
                 spikes = spikes[frontier.origin]
                 spikes[:, neuron, sample, step] = frontier.spikes
-                # Row k of every frontier belongs to joint trajectory k, so that all are split together.
-                for neighbour in frontiers:
-                    if neighbour is not frontier:
-                        neighbour.take(frontier.origin)
-                _check_budget(len(spikes), max_patterns)
-    parameters = np.array([frontier.witnesses() for frontier in frontiers], dtype=object)
+                for other in frontiers:
+                    if other is not frontier:
+                        other.take(frontier.origin)
+                _check_count(len(spikes), max_patterns)
+    parameters = np.array([list(frontier.witnesses()) for frontier in frontiers], dtype=object)
     return spikes[:, :, inverse.numpy()], parameters.transpose(1, 0, 2)
 
 
@@ -317,22 +315,24 @@ def complete_dictionary(
     for width in lower:
         check_positive_int("lower", width)
         stacks = _stack_layer(stacks, family, width, max_patterns)
-    neurons: dict[bytes, tuple[HiddenLayer, ...]] = {}
+    found: dict[bytes, tuple[tuple[HiddenLayer, ...], HiddenLayer]] = {}
     for layers, values in stacks:
+        events = family.on(values)
         trajectories = enumerate_lif(family, values, max_patterns=max_patterns)
+        seen = _visible(trajectories.spikes, readout)
         fresh: dict[bytes, IntArray] = {}
-        for pattern, parameters in zip(_visible(trajectories.spikes, readout), trajectories.parameters, strict=True):
-            if (key := pattern.tobytes()) not in neurons:
+        for pattern, parameters in zip(seen, trajectories.parameters, strict=True):
+            if (key := pattern.tobytes()) not in found:
                 fresh.setdefault(key, parameters)
         if fresh:
-            layer = family.on(values).layer(np.array(list(fresh.values()), dtype=object))
-            neurons |= {key: (*layers, layer.take_neuron(number)) for number, key in enumerate(fresh)}
-        _check_budget(len(neurons), max_patterns)
-    # Neurons with lower layers are subnetworks of their own; without, they are neurons of one layer.
-    axis = 0 if lower else -1
-    joined = tuple(_cat(level, axis) for level in zip(*neurons.values(), strict=True))
-    recipe = {"family": family.record(), "lower": tuple(lower), "readout": readout}
-    return _complete(joined, recipe, inputs, readout, len(neurons))
+            layer = events.layer(np.array(list(fresh.values()), dtype=object))
+            for number, key in enumerate(fresh):
+                found[key] = (layers, layer.take_neuron(number))
+        _check_count(len(found), max_patterns)
+    witnesses = _join(list(found.values()), {"family": family.record(), "lower": tuple(lower), "readout": readout})
+    dictionary = build_dictionary(witnesses, inputs, readout)
+    _check_realised(dictionary, len(found))
+    return replace(dictionary, is_complete=True)
 
 
 def complete_recurrent_dictionary(
@@ -369,11 +369,11 @@ def complete_recurrent_dictionary(
     readout = check_complete_readout(readout)
     inputs = as_inputs(inputs).cpu()
     spikes, parameters = enumerate_recurrent(inputs, width, bias=bias, max_patterns=max_patterns)
-    first: dict[bytes, int] = {}
+    found: dict[bytes, tuple[int, int]] = {}
     for number, joint in enumerate(spikes):
-        for pattern in _visible(joint, readout):
-            first.setdefault(pattern.tobytes(), number)
-    chosen = sorted(set(first.values()))
+        for neuron, pattern in enumerate(_visible(joint, readout)):
+            found.setdefault(pattern.tobytes(), (number, neuron))
+    chosen = sorted({number for number, _ in found.values()})
     values = torch.from_numpy(parameters[chosen].astype(np.float64))
     n_features = inputs.shape[2]
     _, unit = as_integers(snap_inputs(inputs).numpy())
@@ -384,12 +384,13 @@ def complete_recurrent_dictionary(
     layer = ThresholdLayer(
         values[:, :, :n_features].transpose(1, 2).contiguous(),
         bias=values[:, :, n_features] * unit if bias else torch.zeros(len(chosen), width, dtype=torch.float64),
-        # Weights multiply inputs, which are integers times the unit; spikes and biases are multiples of one.
         recurrent_weight=values[:, :, -width:].transpose(1, 2).contiguous() * unit,
         weight_bits=32,
     )
     recipe = {"neuron": "threshold", "width": width, "bias": bias, "readout": readout}
-    return _complete((layer,), recipe, inputs, readout, len(first))
+    dictionary = build_dictionary(WitnessSet((layer,), Provenance("enumerated", recipe)), inputs, readout)
+    _check_realised(dictionary, len(found))
+    return replace(dictionary, is_complete=True)
 
 
 def _stack_layer(
@@ -401,10 +402,8 @@ def _stack_layer(
         events = family.on(values)
         trajectories = enumerate_lif(family, values, max_patterns=max_patterns)
         n_choices = comb(len(trajectories), min(width, len(trajectories)))
-        _check_budget(len(stacks) * n_choices, max_patterns, "about")
-        # Order and copies of neurons change nothing for the layers above, so that sets of trajectories suffice.
+        _check_estimate(len(stacks) * n_choices, max_patterns)
         for chosen in combinations(range(len(trajectories)), min(width, len(trajectories))):
-            # If there are fewer trajectories than neurons, copies of one fill the layer.
             repeated = [*chosen, *[chosen[0]] * (width - len(chosen))]
             spikes = torch.from_numpy(trajectories.spikes[repeated]).permute(1, 2, 0).double()
             key = spikes.numpy().tobytes()
@@ -420,24 +419,38 @@ def _visible(spikes: npt.NDArray[np.bool_], readout: Readout) -> npt.NDArray[Any
     return spikes if readout == "all" else spikes.sum(2)
 
 
-def _cat(layers: Sequence[HiddenLayer], axis: int) -> HiddenLayer:
-    by_layer = [layer.tensors() for layer in layers]
-    return layers[0].with_tensors({name: torch.cat([part[name] for part in by_layer], axis) for name in by_layer[0]})
+def _join(witnesses: list[tuple[tuple[HiddenLayer, ...], HiddenLayer]], recipe: dict[str, Any]) -> WitnessSet:
+    """Join witnesses: one subnetwork per stack of lower layers, or all neurons in one layer if there are none."""
+    if all(not layers for layers, _ in witnesses):
+        layers = (_cat([top for _, top in witnesses], -1),)
+        return WitnessSet(layers, Provenance("enumerated", recipe))
+    stacks = [(*layers, top) for layers, top in witnesses]
+    return WitnessSet(
+        tuple(_cat(list(level), 0) for level in zip(*stacks, strict=True)), Provenance("enumerated", recipe)
+    )
 
 
-def _complete(
-    layers: tuple[HiddenLayer, ...], recipe: dict[str, Any], inputs: Array, readout: Readout, n_patterns: int
-) -> SpikeDictionary:
-    """Return the dictionary of witnesses, after a check that they produce as many atoms as there are patterns."""
-    dictionary = build_dictionary(WitnessSet(layers, Provenance("enumerated", recipe)), inputs, readout)
+def _cat(layers: list[HiddenLayer], axis: int) -> HiddenLayer:
+    tensors = [layer.tensors() for layer in layers]
+    return layers[0].with_tensors({name: torch.cat([own[name] for own in tensors], axis) for name in tensors[0]})
+
+
+def _check_realised(dictionary: SpikeDictionary, n_patterns: int) -> None:
+    """Check that the witnesses, which were rolled out to build the dictionary, produced as many atoms as patterns."""
     if dictionary.n_atoms != n_patterns:
         raise RealisationError(f"expected {n_patterns} patterns from their witnesses, got {dictionary.n_atoms}")
-    return replace(dictionary, is_complete=True)
 
 
-def _check_budget(count: int, max_patterns: int, kind: str = "at least") -> None:
+def _check_estimate(estimate: int, max_patterns: int) -> None:
+    if estimate > max_patterns:
+        raise BudgetError(
+            f"expected at most {max_patterns:,} patterns, but about {estimate:,} may exist: use fewer points, "
+            "samples, steps or neurons, or raise max_patterns"
+        )
+
+
+def _check_count(count: int, max_patterns: int) -> None:
     if count > max_patterns:
         raise BudgetError(
-            f"expected at most {max_patterns:,} patterns, got {kind} {count:,}: use fewer points, samples, steps or "
-            "neurons, or raise max_patterns"
+            f"expected at most {max_patterns:,} patterns, and found more than {count:,}: raise max_patterns"
         )

@@ -3,6 +3,7 @@
 A neuron of the union is a row of integers: the number of its family, its parameters, and zeros.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from .lif_family import LIFEvents, LIFFamily
 class FamilyUnion:
     """LIF neurons of any of several families, such as one per decay.
 
-    The largest price over the union is the largest of its members, so each is searched separately.
+    The largest price over the union is the largest of its members, so that each is searched by itself.
 
     Parameters
     ----------
@@ -41,9 +42,9 @@ class FamilyUnion:
     families: tuple[LIFFamily, ...]
 
     def __post_init__(self) -> None:
-        """Refuse families that cannot share a layer."""
-        if not self.families or any(family.taps != self.families[0].taps for family in self.families):
-            raise InvalidInputError("expected one or more families with the same taps, got none, or different taps")
+        """Refuse families that no layer can have at once."""
+        if not self.families or any(own.taps != self.families[0].taps for own in self.families):
+            raise InvalidInputError("expected one or more families with the same taps, got none or others")
 
     @classmethod
     def of_decays(cls, decays: tuple[float, ...], **options: Any) -> "FamilyUnion":
@@ -66,8 +67,8 @@ class FamilyUnion:
     def __str__(self) -> str:
         """Return one sentence."""
         first = self.families[0]
-        if all(replace(family, decay=first.decay) == first for family in self.families):
-            decays = " or ".join(f"{family.decay:g}" for family in self.families)
+        if all(replace(own, decay=first.decay) == first for own in self.families):
+            decays = " or ".join(f"{own.decay:g}" for own in self.families)
             return str(first).replace(f"decay {first.decay:g}", f"decay {decays}", 1)
         return "; or ".join(map(str, self.families))
 
@@ -79,7 +80,7 @@ class FamilyUnion:
         dict of str to object
             The parameters of each.
         """
-        return {"families": [family.record() for family in self.families]}
+        return {"families": [own.record() for own in self.families]}
 
     def on(self, inputs: Array) -> "UnionEvents":
         """Return the hyperplanes that given sequences define.
@@ -94,7 +95,7 @@ class FamilyUnion:
         UnionEvents
             Those of each family.
         """
-        return UnionEvents(self, tuple(family.on(inputs) for family in self.families))
+        return UnionEvents(self, tuple(own.on(inputs) for own in self.families))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,48 +126,51 @@ class UnionEvents:
     @property
     def dimension(self) -> int:
         """Number of integers of a neuron."""
-        return 1 + max(member.dimension for member in self.members)
+        return 1 + max(own.dimension for own in self.members)
 
     def join(self, parts: list[IntArray]) -> IntArray:
         """Return neurons of each member as neurons of the union."""
         rows = [
-            [number, *neuron, *[0] * (self.dimension - 1 - len(neuron))]
+            [number, *own, *[0] * (self.dimension - 1 - len(own))]
             for number, part in enumerate(parts)
-            for neuron in part.tolist()
+            for own in part.tolist()
         ]
         return np.array(rows, dtype=object).reshape(-1, self.dimension)
 
     def split(self, parameters: IntArray) -> list[tuple[npt.NDArray[np.int64], IntArray]]:
-        """Return the rows of each member's neurons, and their parameters in that family."""
+        """Return the places of each member's neurons, and their own parameters."""
         rows = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
         places = [np.flatnonzero(rows[:, 0] == number) for number in range(len(self.members))]
-        return [(chosen, rows[chosen, 1 : 1 + m.dimension]) for chosen, m in zip(places, self.members, strict=True)]
+        return [(own, rows[own, 1 : 1 + m.dimension]) for own, m in zip(places, self.members, strict=True)]
 
     def representable(self, parameters: IntArray) -> IntArray:
         """Return the neurons whose spikes a layer in float64 can produce."""
         return self.join(
-            [m.representable(neurons) for m, (_, neurons) in zip(self.members, self.split(parameters), strict=True)]
+            [m.representable(own) for m, (_, own) in zip(self.members, self.split(parameters), strict=True)]
         )
+
+    def random(self, draw: Callable[[LIFEvents], IntArray]) -> IntArray:
+        """Return random neurons of each member."""
+        return self.join([draw(own) for own in self.members])
 
     def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
         """Return spikes of shape (n_neurons, n_samples, n_steps), in exact arithmetic."""
         spikes = np.zeros((len(parameters), self.n_samples, self.n_steps), dtype=bool)
-        for member, (places, neurons) in zip(self.members, self.split(parameters), strict=True):
-            spikes[places] = member.simulate(neurons)
+        for member, (places, own) in zip(self.members, self.split(parameters), strict=True):
+            spikes[places] = member.simulate(own)
         return spikes
 
     def layer(self, parameters: IntArray) -> LIFLayer:
         """Return one subnetwork whose neurons have these parameters, in float64."""
         parts = [
-            (places, member.plain_layer(neurons))
-            for member, (places, neurons) in zip(self.members, self.split(parameters), strict=True)
+            (places, member.plain_layer(own))
+            for member, (places, own) in zip(self.members, self.split(parameters), strict=True)
             if len(places)
         ]
         order = np.argsort(np.concatenate([places for places, _ in parts]))
 
         def joined(name: str) -> torch.Tensor:
-            # A layer may store one value for all of its neurons; in a union, each neuron has its own.
-            columns = [getattr(layer, name).expand(*getattr(layer, name).shape[:-1], len(p)) for p, layer in parts]
+            columns = [getattr(own, name).expand(*getattr(own, name).shape[:-1], len(p)) for p, own in parts]
             return torch.cat(columns, dim=-1)[..., order].contiguous()
 
         first, taps = parts[0][1], self.family.families[0].taps

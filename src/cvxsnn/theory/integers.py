@@ -36,14 +36,13 @@ def as_integers(values: Array) -> tuple[IntArray, float]:
         raise InvalidInputError("expected finite numbers, got NaN or infinite values")
     exact = [Fraction(x) for x in array.ravel().tolist()]
     unit = Fraction(1, max(x.denominator for x in exact))  # the denominators of floats are powers of two
-    integers = [int(x / unit) for x in exact]
-    common = gcd(*integers)
+    whole = [int(x / unit) for x in exact]
+    common = gcd(*whole)
     power = common & -common or 1  # the largest power of two that divides all
-    return narrow(np.array([x // power for x in integers], dtype=object).reshape(array.shape)), float(unit * power)
+    return narrow(np.array([x // power for x in whole], dtype=object).reshape(array.shape)), float(unit * power)
 
 
 def narrow(values: IntArray) -> IntArray:
     """Return the same integers, as int64 if all of them are small."""
     largest = max((abs(int(x)) for x in values.flat), default=0)
-    # Products of two of them fit into 64 bits.
     return values.astype(np.int64) if largest < 2**31 else values

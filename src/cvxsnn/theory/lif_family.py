@@ -8,7 +8,7 @@ so every spike of every sample cuts the space of parameters by a hyperplane thro
 because step t is scaled by q^(t-1). If the neurons have taps, x is the lifted input: one feature per tap.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -60,7 +60,7 @@ class LIFFamily:
     negative_threshold : bool
         Whether the amount that a spike subtracts may be negative.
     taps : Taps, optional
-        The values that the neurons read: inputs, each with its delay. By default every input, without delay.
+        What the neurons read: values of given inputs, each with its delay. By default every input, without delay.
     resets : bool
         Whether a spike subtracts the threshold. Without resets and leak, with decay 0, these are threshold neurons.
 
@@ -79,7 +79,7 @@ class LIFFamily:
     resets: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse decays that cannot be exact, and taps of another type."""
+        """Refuse decays that cannot be exact, and what are no taps."""
         if not 0 <= self.decay <= 1 or Fraction(self.decay).denominator > _MAX_DENOMINATOR:
             raise InvalidInputError(
                 f"expected decay between 0 and 1 and a multiple of 1/{_MAX_DENOMINATOR}, so that membranes are exact, "
@@ -106,7 +106,7 @@ class LIFFamily:
         Returns
         -------
         dict of str to object
-            The parameters by name; ``taps`` only if there are taps, and ``resets`` only if there are none.
+            The parameters by name; ``taps`` only where there are taps, and ``resets`` only where there are none.
         """
         return {
             name: value
@@ -143,16 +143,20 @@ class LIFFamily:
         LIFEvents
             The hyperplanes, one for each sample, step and history of spikes.
         """
-        values, unit = as_integers(snap_inputs(self.read(inputs)).cpu())
+        grid = snap_inputs(self.read(inputs)).cpu().numpy()
+        values, unit = as_integers(grid)
         ratio = Fraction(self.decay)
         n_samples, n_steps, n_weights = values.shape
-        ones = np.ones((n_samples, n_steps, int(self.bias)), dtype=np.int64)
-        sums = np.concatenate((values, ones), axis=2).astype(object)
-        for t in range(1, n_steps):
-            sums[:, t] = ratio.numerator * sums[:, t - 1] + ratio.denominator**t * sums[:, t]
-        events = LIFEvents(self, sums, unit, n_weights)
-        # Leaky counts of spikes have the type of the sums, and can be larger if late inputs vanish.
-        return replace(events, sums=narrow(sums)) if events.largest_count < SAFE else events
+        drive = np.concatenate((values, np.ones((n_samples, n_steps, 1), dtype=values.dtype)), axis=2).astype(object)
+        drive = drive if self.bias else drive[:, :, :n_weights]
+        sums = np.zeros((n_samples, n_steps, drive.shape[2]), dtype=object)
+        total = np.zeros((n_samples, drive.shape[2]), dtype=object)
+        for t in range(n_steps):
+            total = ratio.numerator * total + ratio.denominator**t * drive[:, t]
+            sums[:, t] = total
+        # Leaky counts of spikes have the type of the sums, and can be larger where late inputs vanish.
+        largest_count = n_steps * ratio.denominator**n_steps
+        return LIFEvents(self, narrow(sums) if largest_count < SAFE else sums, unit, n_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,24 +195,13 @@ class LIFEvents:
         """Number of parameters of a neuron."""
         return int(self.sums.shape[2]) + 1
 
-    @property
-    def largest_count(self) -> int:
-        """A bound on leaky counts of spikes."""
-        return int(self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps)
-
-    def distinct(self) -> tuple[list[int], list[int]]:
-        """Return the kind of each sequence, and the first of each kind: equal sequences have equal spikes."""
-        kinds: dict[str, int] = {}
-        rows = [kinds.setdefault(repr(sequence.tolist()), len(kinds)) for sequence in self.sums]
-        return rows, [rows.index(kind) for kind in range(len(kinds))]
-
     def cone(self) -> Cone:
         """Return all parameters that the family allows."""
-        everything = Cone.whole_space(self.dimension)
+        whole = Cone.whole_space(self.dimension)
         if self.family.negative_threshold:
-            return everything
+            return whole
         # The wall at threshold zero belongs to the family and decides no spike, so its mask means nothing.
-        above, _ = everything.cut((0,) * (self.dimension - 1) + (1,), WALL)
+        above, _ = whole.cut((0,) * (self.dimension - 1) + (1,), WALL)
         return above
 
     def advance(self, resets: IntArray, spikes: npt.NDArray[np.bool_], step: int) -> IntArray:
@@ -227,9 +220,10 @@ class LIFEvents:
     def simulate(self, parameters: IntArray) -> npt.NDArray[np.bool_]:
         """Return spikes of shape (n_neurons, n_samples, n_steps), in exact arithmetic."""
         values = np.asarray(parameters, dtype=object).reshape(-1, self.dimension)
-        largest = max(self.largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
+        largest_count = self.n_steps * Fraction(self.family.decay).denominator ** self.n_steps
+        largest = max(largest_count, int(abs(self.sums).max(initial=0))) * self.dimension
         kind = np.int64 if max(1, int(abs(values).max(initial=0))) * largest < SAFE else object
-        values = values.astype(kind)  # overflow of 64-bit integers would be silent
+        values = values.astype(kind)
         drives = np.einsum("kd,ntd->knt", values[:, :-1], self.sums.astype(kind))
         resets = np.zeros(drives.shape[:2], dtype=kind)
         spikes = np.zeros(drives.shape, dtype=bool)
@@ -257,7 +251,8 @@ class LIFEvents:
                 "expected neurons that weights of 32 bits can represent, got a pattern that only longer ones produce: "
                 "round the inputs to fewer bits"
             )
-        values = torch.from_numpy(np.array(short, dtype=object).astype(np.float64))
+        chosen = np.array(short, dtype=object)
+        values = torch.from_numpy(chosen.astype(np.float64))
         last = self.n_weights
         return LIFLayer(
             values[:, :last].T[None].contiguous(),
@@ -269,17 +264,18 @@ class LIFEvents:
 
     def _short(self, parameters: Vector) -> Vector | None:
         """Return parameters with the same spikes that are short enough for the layer; None if none are found."""
-        if not self.family.resets:  # the threshold changes no spike
+        if not self.family.resets:
             parameters = (*parameters[:-1], 0)
         largest = max(map(abs, parameters))
         if max(map(abs, parameters[: self.n_weights])) < 2 ** (_WEIGHT_BITS - 1) and largest < _EXACT:
             return parameters
         wanted = self.simulate(np.array([parameters], dtype=object))
-        short = self._rounded([Fraction(x, largest) for x in parameters], wanted)
-        if short is None:
-            middle = middle_of_cell(self._realised(wanted[0]), wanted[0].ravel(), not self.family.negative_threshold)
-            short = None if middle is None else self._rounded([Fraction(x) for x in middle], wanted)
-        return short
+        found = self._rounded([Fraction(x, largest) for x in parameters], wanted)
+        if found is None:
+            normals = self._realised(wanted[0])
+            middle = middle_of_cell(normals, wanted[0].ravel(), not self.family.negative_threshold)
+            found = None if middle is None else self._rounded([Fraction(x) for x in middle], wanted)
+        return found
 
     def _rounded(self, point: list[Fraction], wanted: npt.NDArray[np.bool_]) -> Vector | None:
         """Return a point of the unit cube rounded to as few bits as keep the spikes."""
@@ -291,10 +287,13 @@ class LIFEvents:
 
     def _realised(self, spikes: npt.NDArray[np.bool_]) -> IntArray:
         """Return the normals of the events of one neuron, for each sample and step, given its spikes."""
-        counts = np.zeros((*spikes.shape, 1), dtype=self.sums.dtype)
-        for t in range(1, self.n_steps):
-            counts[:, t, 0] = self.advance(counts[:, t - 1, 0], spikes[:, t - 1], t)
-        return np.concatenate((self.sums, -counts), axis=2).reshape(-1, self.dimension)
+        resets, counts = np.zeros(self.n_samples, dtype=self.sums.dtype), []
+        for t in range(self.n_steps):
+            if t:
+                resets = self.advance(resets, spikes[:, t - 1], t)
+            counts.append(-resets)
+        counted = np.concatenate((self.sums, np.stack(counts, axis=1)[:, :, None]), axis=2)
+        return np.asarray(counted.reshape(-1, self.dimension))
 
 
 def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bool) -> npt.NDArray[np.float64] | None:
@@ -322,8 +321,9 @@ def middle_of_cell(normals: IntArray, fires: npt.NDArray[np.bool_], has_wall: bo
     kept = size > 0
     rows = np.column_stack((-inward[kept] / size[kept, None], np.ones(int(kept.sum()))))
     dimension = exact.shape[1]
-    # Maximise the least distance to a wall, which is the last variable, within the unit cube.
     limits = [(-1.0, 1.0)] * (dimension - 1) + [(0.0 if has_wall else -1.0, 1.0)]
-    solved = linprog(np.eye(dimension + 1)[-1] * -1, A_ub=rows, b_ub=np.zeros(len(rows)), bounds=[*limits, (0.0, 1.0)])
-    # Without an inner point, only ties produce these spikes, and no rounded point is sure to keep them.
-    return None if solved.x is None or solved.x[-1] <= 0 else np.asarray(solved.x[:-1])
+    found = linprog(np.eye(dimension + 1)[-1] * -1, A_ub=rows, b_ub=np.zeros(len(rows)), bounds=[*limits, (0.0, 1.0)])
+    if found.x is None or found.x[-1] <= 0:
+        return None
+    point: npt.NDArray[np.float64] = found.x[:-1]
+    return point

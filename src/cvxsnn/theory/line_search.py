@@ -1,7 +1,7 @@
 """Neurons with high prices, found quickly and without a proof: exact maxima along lines, one after the other.
 
-Along a line of parameters each sample changes its contribution at a few points only. Sorted, with running sums, these
-give the best point of the line. From there the next line is searched, in another direction, until no line is better.
+Along a line of parameters each sample changes what it gives at a few points only. Sorted, with running sums, they give
+the best point of the line. From there the next line is searched, in another direction, until no line is better.
 Floating point is enough here: whoever uses the points computes their prices exactly.
 """
 
@@ -14,75 +14,78 @@ import numpy.typing as npt
 from .box_kernel import Problem
 
 _APART = 1e-9
-"""Parts of a line that are shorter than this, relative to their position, are skipped: rounding could miss them."""
+"""Parts of a line that are shorter than this, compared with the place, are not entered: rounding could miss them."""
 
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
-def _best_on_line(problem: Problem, point: Any, direction: Any, low: float, high: float) -> Any:
-    """Return the largest size of the sum on the line ``point + t direction`` between two ends, and the best t."""
+def _best_on_line(problem: Problem, point: Any, way: Any, low: float, high: float) -> Any:
+    """Return the largest size of the sum on the line ``point + t way`` between two ends, and the best t."""
     normals, _, edges, gains, _ = problem.events
     roots = problem.roots
     n_samples = len(roots)
-    room = 2 * (len(normals) + n_samples)  # each event cuts one interval in two, and each interval has two ends
-    cuts, changes, n_cuts = np.empty(room), np.empty(room), 0
-    # Trees have at most 20 levels, by the limit on their events, and each level adds one entry to the stack.
+    room = 4 * n_samples + 64
+    places, changes, n_places = np.empty(room), np.empty(room), 0
     stack, ends = np.empty(64, np.int64), np.empty((64, 2))
-    sums = np.empty(64)
+    own_sums = np.empty(64)
     total = problem.offset
     for j in range(n_samples):
-        stack[0], ends[0, 0], ends[0, 1], sums[0] = roots[j], low, high, 0.0
+        stack[0], ends[0, 0], ends[0, 1], own_sums[0] = roots[j], low, high, 0.0
         size = 1
         while size > 0:
             size -= 1
-            event, start, end, added = stack[size], ends[size, 0], ends[size, 1], sums[size]
+            event, start, end, added = stack[size], ends[size, 0], ends[size, 1], own_sums[size]
             if event < 0:
                 if added != 0.0:
+                    if n_places + 2 > len(places):
+                        more, most = np.empty(2 * len(places)), np.empty(2 * len(places))
+                        more[:n_places], most[:n_places] = places[:n_places], changes[:n_places]
+                        places, changes = more, most
                     if start == low:
                         total += added
                     else:
-                        cuts[n_cuts], changes[n_cuts] = start, added
-                        n_cuts += 1
+                        places[n_places], changes[n_places] = start, added
+                        n_places += 1
                     if end != high:
-                        cuts[n_cuts], changes[n_cuts] = end, -added
-                        n_cuts += 1
+                        places[n_places], changes[n_places] = end, -added
+                        n_places += 1
                 continue
             middle, rise = 0.0, 0.0
             for d in range(len(point)):
                 middle += normals[event, d] * point[d]
-                rise += normals[event, d] * direction[d]
+                rise += normals[event, d] * way[d]
             cut = -middle / rise if rise != 0.0 else np.inf
             if rise != 0.0 and start < cut < end:
                 first = 0 if rise > 0 else 1  # the side before the cut
                 stack[size], ends[size, 0], ends[size, 1] = edges[event, first], start, cut
-                sums[size] = added + gains[event, first]
+                own_sums[size] = added + gains[event, first]
                 stack[size + 1], ends[size + 1, 0], ends[size + 1, 1] = edges[event, 1 - first], cut, end
-                sums[size + 1] = added + gains[event, 1 - first]
+                own_sums[size + 1] = added + gains[event, 1 - first]
                 size += 2
             else:
                 is_above = middle >= 0 if rise == 0.0 else (rise > 0) == (cut <= start)
                 side = 1 if is_above else 0
                 stack[size], ends[size, 0], ends[size, 1] = edges[event, side], start, end
-                sums[size] = added + gains[event, side]
+                own_sums[size] = added + gains[event, side]
                 size += 1
-    order = np.argsort(cuts[:n_cuts])
-    best, best_shift = -1.0, 0.0
+    order = np.argsort(places[:n_places])
+    best, best_place = -1.0, 0.0
     before = low
-    for k in range(n_cuts + 1):
-        after = cuts[order[k]] if k < n_cuts else high
+    for k in range(n_places + 1):
+        after = places[order[k]] if k < n_places else high
         if abs(total) > best and after - before > _APART * (1.0 + abs(after if np.isfinite(after) else before)):
             best = abs(total)
             if np.isfinite(before) and np.isfinite(after):
-                best_shift = 0.5 * (before + after)
+                best_place = 0.5 * (before + after)
             elif np.isfinite(before):
-                best_shift = before + 1.0 + abs(before)
+                best_place = before + 1.0 + abs(before)
             elif np.isfinite(after):
-                best_shift = after - 1.0 - abs(after)
+                best_place = after - 1.0 - abs(after)
             else:
-                best_shift = 0.0
-        if k < n_cuts:
+                best_place = 0.0
+        if k < n_places:
             total += changes[order[k]]
             before = after
-    return best, best_shift
+    return best, best_place
 
 
 @nb.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -96,7 +99,7 @@ def climb(problem: Problem, has_wall: bool, points: Any, n_sweeps: int, seed: in
     has_wall : bool
         Whether the last parameter must not be negative.
     points : array of shape (n_points, dimension)
-        Points to start from.
+        Where to start.
     n_sweeps : int
         How often to go along as many lines as there are parameters, at most.
     seed : int
@@ -109,33 +112,35 @@ def climb(problem: Problem, has_wall: bool, points: Any, n_sweeps: int, seed: in
     """
     np.random.seed(seed)  # noqa: NPY002 (Numba knows no other)
     n_points, dimension = points.shape
-    improved, sizes = points.copy(), np.zeros(n_points)
-    direction = np.zeros(dimension)
+    found, sizes = points.copy(), np.zeros(n_points)
+    way = np.zeros(dimension)
     for i in range(n_points):
-        point = improved[i]
+        point = found[i]
         for _ in range(n_sweeps):
             before = sizes[i]
             for d in range(2 * dimension):
-                # A maximum along every axis need not be one along other lines, so half of them are random.
                 for k in range(dimension):
-                    direction[k] = np.random.normal() if d >= dimension else 0.0  # noqa: NPY002
+                    way[k] = np.random.normal() if d >= dimension else 0.0  # noqa: NPY002
                 if d < dimension:
-                    direction[d] = 1.0
+                    way[d] = 1.0
                 low, high = -np.inf, np.inf
-                if has_wall and direction[-1] != 0.0:
-                    if direction[-1] > 0:
-                        low = -point[-1] / direction[-1]
+                if has_wall and way[-1] != 0.0:
+                    if way[-1] > 0:
+                        low = -point[-1] / way[-1]
                     else:
-                        high = -point[-1] / direction[-1]
-                size, shift = _best_on_line(problem, point, direction, low, high)
+                        high = -point[-1] / way[-1]
+                size, place = _best_on_line(problem, point, way, low, high)
                 if size > sizes[i]:
                     sizes[i] = size
-                    point += shift * direction
-                    # Scaling changes no spike; this returns to the cube.
-                    point /= max(np.abs(point).max(), 1e-300)
+                    largest = 0.0
+                    for k in range(dimension):
+                        point[k] += place * way[k]
+                        largest = max(largest, abs(point[k]))
+                    for k in range(dimension):
+                        point[k] /= max(largest, 1e-300)
             if sizes[i] <= before:
                 break
-    return improved, sizes
+    return found, sizes
 
 
 def random_points(n_points: int, dimension: int, has_wall: bool, seed: int) -> npt.NDArray[np.float64]:

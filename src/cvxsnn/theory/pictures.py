@@ -10,6 +10,7 @@ from matplotlib.patches import Wedge
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from .cones import Cone
 from .enumeration import split_parameters
 from .lif_family import LIFFamily
 
@@ -42,13 +43,11 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
         )
     axes = axes or plt.subplots(figsize=(7, 5), layout="constrained")[1]
     colours = plt.get_cmap("tab20")
-    # As in a layer: the threshold is in units of the inputs.
     scale = np.array([1.0, events.unit])
-    for number, part in enumerate(frontier.sets):
+    for number in range(len(frontier)):
         label = "\n".join("".join(str(int(fired)) for fired in train) for train in spikes[number])
-        cone = part.cone
-        angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in cone.generators())
-        # Patterns that only ties produce have no area.
+        cone = frontier.cone(number)
+        angles = sorted(math.atan2(*(np.array(ray, dtype=float) * scale)[::-1]) for ray in _rays(cone))
         if len(cone.rays) + len(cone.lines) < 2:
             for angle in angles:
                 axes.plot([0, math.cos(angle)], [0, math.sin(angle)], color="black", lw=2)
@@ -58,7 +57,6 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
             Wedge((0, 0), 1, math.degrees(first), math.degrees(last), color=colours(number % 20), alpha=0.55, lw=0)
         )
         middle = 0.5 * (first + last)
-        # Labels of narrow cones are outside the circle.
         radius = 0.8 if last - first > 0.12 else 1.06
         axes.text(radius * math.cos(middle), radius * math.sin(middle), label, ha="center", va="center", fontsize=8)
         for angle in angles:
@@ -69,11 +67,14 @@ def plot_cones(family: LIFFamily, inputs: Array, axes: Axes | None = None) -> Ax
     return axes
 
 
+def _rays(cone: Cone) -> list[tuple[int, ...]]:
+    return [*cone.rays, *cone.lines, *(tuple(-x for x in line) for line in cone.lines)]
+
+
 def _sector(angles: list[float]) -> tuple[float, float]:
     """Return where a cone with generators at these angles starts and ends: it is the complement of the widest gap."""
     gaps = [after - before for before, after in pairwise([*angles, angles[0] + 2 * math.pi])]
     widest = max(range(len(gaps)), key=gaps.__getitem__)
     first = angles[(widest + 1) % len(angles)]
-    # A convex cone other than the plane spans at most half of it, so that the gap is at least π.
     is_whole_plane = gaps[widest] < math.pi - 1e-9
     return first, first + 2 * math.pi - (0 if is_whole_plane else gaps[widest])

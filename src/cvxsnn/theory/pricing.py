@@ -2,15 +2,15 @@ r"""Exact pricing: the largest correlation of a dual point with any neuron of a 
 
 .. math:: \max_\omega \Big| \sum_{i,t} \lambda_{i,t}\, S_i^t(\omega) \Big|
 
-The dual point is rounded to multiples of a power of two, so that its sums are exact integers too; the rounding error is
-added to the bound.
+The dual point is rounded to multiples of a power of two, so that sums of it are exact integers too; what rounding
+changes is added to the bound.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ def price(
     enough : float
         Stop once the bound is at most this value.
     is_thorough : bool
-        Whether to search for the largest price even if one above ``enough`` is known. If not, the bound may be larger.
+        Whether to find the largest price, where one above ``enough`` is known, or to be content with a larger bound.
     max_boxes : int
         Limit on the boxes examined. A search that stops early gives a larger bound, but a valid one.
     max_seconds : float
@@ -97,8 +97,8 @@ def price(
     n_found : int
         Largest number of neurons to return.
     exempt : Dictionary, optional
-        A dictionary on the same sequences. Neurons that its read-out cannot distinguish from one of its atoms are
-        not priced. This search is slower and has one output.
+        A dictionary on the same sequences. Neurons that its read-out cannot tell from one of its atoms are not priced.
+        This search is slower and has one output.
     is_group : bool
         Whether the price of a neuron is the Euclidean norm of its prices for the outputs, or the largest of them.
     pulse : callable, optional
@@ -122,43 +122,47 @@ def price(
     (True, True)
     """
     if isinstance(events, UnionEvents):
-        starts = [None] * len(events.members) if start is None else [neurons for _, neurons in events.split(start)]
-        price_member = partial(
-            price, dual=dual, enough=enough, is_thorough=is_thorough, max_boxes=max_boxes, max_seconds=max_seconds,
-            n_found=n_found, exempt=exempt, is_group=is_group, pulse=pulse,
-        )  # fmt: skip
-        prices = [price_member(member, start=neurons) for member, neurons in zip(events.members, starts, strict=True)]
-        return Price(
-            max(priced.value for priced in prices),
-            max(priced.bound for priced in prices),
-            events.join([priced.parameters for priced in prices]),
-            sum(priced.n_boxes for priced in prices),
-            all(priced.is_finished for priced in prices),
-        )
+        limits: dict[str, Any] = {"max_boxes": max_boxes, "max_seconds": max_seconds, "n_found": n_found}
+        choices: dict[str, Any] = {"is_thorough": is_thorough, "is_group": is_group, "exempt": exempt, "pulse": pulse}
+        starts = [None] * len(events.members) if start is None else [own for _, own in events.split(start)]
+        found_by_member = [
+            price(member, dual, enough=enough, start=own, **limits, **choices)
+            for member, own in zip(events.members, starts, strict=True)
+        ]
+        return _join(events, found_by_member)
     weights = np.asarray(dual, dtype=np.float64)
     weights = weights[:, :, None] if weights.ndim == 2 else weights
     deadline = time.monotonic() + max_seconds
-    if exempt is not None:  # boxes bound sums, not patterns: only cones can leave atoms out
+    if exempt is not None:
         n_rows = parse_readout(check_complete_readout(exempt.readout)).n_rows(events.n_samples, events.n_steps)
         if exempt.n_rows != n_rows:
             raise InvalidInputError(f"expected atoms on the same sequences, of {n_rows} rows, got {exempt.n_rows}")
         if weights.shape[2] != 1:
             raise InvalidInputError(f"expected one output for a search with exempt atoms, got {weights.shape[2]}")
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))
-    rounded, unit = round_dual(weights)
-    trees = SpikeTrees.of(events, rounded)
-    # The unit is a power of two, so that dividing by it is exact.
+    whole, unit = round_dual(weights)
+    trees = SpikeTrees.of(events, whole)
     search = BoxSearch(enough / unit, max_boxes, deadline, is_thorough, is_group=is_group, pulse=pulse, start=start)
-    result = search.run(trees)
-    # Spikes are 0 or 1, so rounding changes a sum by at most this; the factors cover the rounding of these sums.
-    lost = np.abs(weights - rounded * unit).sum((0, 1)) * (1 + weights.size * 2.0**-52)
+    found = search.run(trees)
+    lost = np.abs(weights - whole * unit).sum((0, 1)) * (1 + weights.size * 2.0**-52)
     rounding = float(np.linalg.norm(lost) if is_group else lost.max(initial=0.0)) * (1 + 2.0**-40)
-    bound = result.bound * unit  # exactly; the sum is rounded upwards
+    bound = found.bound * unit  # exactly; the sum is rounded upwards
     bound = float(np.nextafter(bound + rounding, inf)) if rounding else bound
-    if not result.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
+    if not found.is_exact and weights.shape[2] == 1:  # the numbers have too many bits
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, None))
-    parameters = _distinct(events, [neuron for _, neuron in result.parameters], n_found)
-    return Price(result.value * unit, bound, parameters, result.n_boxes, result.is_finished)
+    parameters = _distinct(events, [own for _, own in found.parameters], n_found)
+    return Price(found.value * unit, bound, parameters, found.n_boxes, found.is_finished)
+
+
+def _join(events: UnionEvents, found: list[Price]) -> Price:
+    """Return the price of a union: the largest of its members."""
+    return Price(
+        max(own.value for own in found),
+        max(own.bound for own in found),
+        events.join([own.parameters for own in found]),
+        sum(own.n_boxes for own in found),
+        all(own.is_finished for own in found),
+    )
 
 
 def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64], float]:
@@ -172,9 +176,12 @@ def round_dual(weights: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.int64],
 
 
 def _distinct(events: LIFEvents, parameters: list[IntArray], n_found: int) -> IntArray:
-    """Return the first neuron of each distinct spike pattern."""
+    """Return the first neurons of each kind of spikes."""
     chosen = np.array(parameters, dtype=object).reshape(-1, events.dimension)
     kept: dict[bytes, int] = {}
-    for number, spikes in enumerate(events.simulate(chosen)):
-        kept.setdefault(np.packbits(spikes).tobytes(), number)
+    for start in range(0, len(chosen), 64):
+        for number, spikes in enumerate(events.simulate(chosen[start : start + 64])):
+            kept.setdefault(np.packbits(spikes).tobytes(), start + number)
+        if len(kept) >= n_found:
+            break
     return chosen[list(kept.values())[:n_found]]

@@ -1,4 +1,4 @@
-"""Proofs over all neurons that are kept in a file, can be stopped at any time, and resumed."""
+"""Proofs over all neurons that are kept in a file, can be stopped at any time, and go on from there."""
 
 import os
 import time
@@ -22,12 +22,13 @@ from .certificate_file import (
     as_rows,
     network_of,
     read_hints,
+    read_neurons,
     save_certificate,
     search_boxes,
     statement,
     whole_dual,
 )
-from .column_generation import CompleteSolution, Round, read_neurons, solve_complete, witnesses_of
+from .column_generation import CompleteSolution, Round, solve_complete, witnesses_of
 from .complete_certificate import family_of
 from .integers import IntArray
 from .lif_family import LIFEvents, LIFFamily
@@ -65,8 +66,8 @@ def prove_complete(
     """Find a network that is optimal over all neurons of a family, and keep its proof in a file.
 
     Column generation finds the neurons, then boxes over all neurons prove the bound. Whenever this stops, the file is
-    a valid certificate. If the file exists, the search resumes from its neurons and its boxes. Nothing in it is
-    trusted: objectives and bounds are computed again.
+    a valid certificate. If the file exists, the work goes on from its neurons and its boxes. Nothing in it is believed:
+    objectives and bounds are computed again.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def prove_complete(
     Returns
     -------
     CompleteSolution
-        The network in the file, with the certificate that the file proves.
+        The network in the file; its certificate is what the file proves.
 
     Examples
     --------
@@ -123,90 +124,98 @@ def prove_complete(
         dictionary = build_dictionary(witnesses_of(events, neurons), inputs, readout)
         return ConvexProblem(dictionary, targets, loss, l1_strength, intercept=intercept)
 
-    def seconds_left() -> float:
+    def left() -> float:
         return max(0.0, deadline - time.monotonic())
 
     def is_stopped() -> bool:
-        return seconds_left() == 0 or (pulse is not None and pulse(0, 0))
+        return left() == 0 or (pulse is not None and pulse(0, 0))
 
     limits: dict[str, Any] = {"tol": _SETTINGS.proof_share * tol, "pulse": pulse}
     stated = statement(events, problem_of(_any_neuron(events)), inputs)
-    work = _Work(_any_neuron(events)[:0], *_solve_last(problem_of, _any_neuron(events)))
+    work = _Work(generated=_any_neuron(events)[:0])
     if Path(path).exists():
         # The file is a list of hints: neurons to start from, and boxes to look at. All numbers are computed again.
         hints = read_hints(path, stated, events)
         problem = problem_of(np.concatenate((_any_neuron(events), hints.generated)))
         work.generated = hints.generated
-        work.take_network(*_solve_last(problem_of, hints.neurons))
-        for search in hints.searches:
-            # If better neurons are known, another dual point will prove more.
-            seconds = 0.0 if search.has_violators else seconds_left()
+        work.take_network(_solve_last(problem_of, events, hints.neurons))
+        for one in hints.searches:
+            # Where better neurons are known, another dual point will prove more.
+            seconds = 0.0 if one.has_violators else left()
             work.take_evidence(
-                search_boxes(events, problem, search.dual, search.unit, search.searches, max_seconds=seconds, **limits)
+                search_boxes(events, problem, one.dual, one.unit, one.searches, max_seconds=seconds, **limits)
             )
         work.save(path, stated)
-    # Without evidence there is no certificate to save, so that at least one search runs.
     if work.relative_gap > tol and not (work.evidence and is_stopped()):
-        solved = solve_complete(
+        found = solve_complete(
             inputs, targets, family, loss, l1_strength, readout=readout, intercept=intercept, tol=tol, seed=seed,
             callback=callback, start=work.generated if len(work.generated) else None,
-            # The rest of the time is for boxes: in the file, only they prove a bound.
-            max_seconds=_SETTINGS.search_share * seconds_left(), pulse=pulse,
+            max_seconds=_SETTINGS.search_share * left(), pulse=pulse,
         )  # fmt: skip
-        work.generated = solved.parameters
-        dual, unit = whole_dual(solved.solution.problem, solved.solution.dual_point)
-        evidence = search_boxes(events, solved.solution.problem, dual, unit, max_seconds=seconds_left(), **limits)
-        work.take_network(*_solve_last(problem_of, read_neurons(solved.solution, solved.parameters)))
+        work.generated = found.parameters
+        dual, unit = whole_dual(found.solution.problem, found.solution.dual_point)
+        evidence = search_boxes(events, found.solution.problem, dual, unit, max_seconds=left(), **limits)
+        work.take_network(_solve_last(problem_of, events, read_neurons(found.solution, found.parameters)))
         work.take_evidence(evidence)
         work.save(path, stated)
-    certificate = work.certificate
-    return CompleteSolution(replace(work.solution, certificate=certificate), certificate, family, (), work.neurons)
+    return work.result(family)
 
 
 @dataclass
 class _Work:
-    """The best network and the best bound so far, both computed here, and the starting points of further searches."""
+    """The best network and the best bound so far, both computed here, and what a search can go on from."""
 
     generated: IntArray
-    neurons: IntArray
-    solution: Solution
+    neurons: IntArray | None = None
+    solution: Solution | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     pending: dict[str, Any] | None = None
 
-    def take_network(self, neurons: IntArray, solution: Solution) -> None:
+    def take_network(self, found: tuple[IntArray, Solution]) -> None:
         """Keep the better network."""
-        if solution.certificate.primal < self.solution.certificate.primal:
-            self.neurons, self.solution = neurons, solution
+        if self.solution is None or found[1].certificate.primal < self.solution.certificate.primal:
+            self.neurons, self.solution = found
 
-    def take_evidence(self, evidence: dict[str, Any]) -> None:
-        """Keep the better bound, the other search if it is not finished, and all neurons found."""
-        # Two searches have different dual points, so that their boxes cannot be joined: the better one is the proof.
-        best, second = self.evidence, evidence
-        if not best or evidence["lower_bound"] >= best["lower_bound"]:
-            best, second = second, best
+    def take_evidence(self, found: dict[str, Any]) -> None:
+        """Keep what proves more, the other search if it is not finished, and the neurons that were found."""
+        best, other = self.evidence, found
+        if not best or found["lower_bound"] >= best["lower_bound"]:
+            best, other = other, best
         self.evidence = best
-        if second:
-            self.pending = None if second["is_finished"] else second
+        if other:
+            self.pending = None if other["is_finished"] else other
         known = set(map(tuple, self.generated.tolist()))
-        rows = [row for row in evidence["violators"] if tuple(row) not in known]
+        rows = [row for row in found["violators"] if tuple(row) not in known]
         self.generated = np.concatenate((self.generated, as_rows(rows, self.generated.shape[1])))
 
     @property
     def relative_gap(self) -> float:
         """The relative gap that the file proves."""
-        return self.certificate.relative_gap if self.evidence else inf
+        if self.solution is None or not self.evidence:
+            return inf
+        return self.certificate.relative_gap
 
     @property
     def certificate(self) -> Certificate:
-        """The certificate that the file proves."""
+        """What the file proves."""
+        assert self.solution is not None
         stated = Certificate(self.solution.certificate.primal, self.evidence["lower_bound"], "complete")
         return checked_certificate(self.solution.problem, stated)
 
     def save(self, path: str | os.PathLike[str], stated: dict[str, Any]) -> None:
         """Write the file."""
+        assert self.solution is not None
+        assert self.neurons is not None
         if self.evidence:
             file = stated | network_of(self.solution, self.neurons, self.generated) | self.evidence
             save_certificate(path, file | {"pending": self.pending})
+
+    def result(self, family: LIFFamily) -> CompleteSolution:
+        """Return the network with what is proven of it."""
+        assert self.solution is not None
+        assert self.neurons is not None
+        solution = replace(self.solution, certificate=self.certificate)
+        return CompleteSolution(solution, self.certificate, family, (), self.neurons)
 
 
 def _any_neuron(events: LIFEvents) -> IntArray:
@@ -214,9 +223,11 @@ def _any_neuron(events: LIFEvents) -> IntArray:
     return np.zeros((1, events.dimension), dtype=object)
 
 
-def _solve_last(problem_of: Callable[[IntArray], ConvexProblem], neurons: IntArray) -> tuple[IntArray, Solution]:
-    """Return neurons (the one that always fires if there are none), and their optimal read-out, to the last digits."""
-    neurons = neurons if len(neurons) else np.zeros((1, neurons.shape[1]), dtype=object)
+def _solve_last(
+    problem_of: Callable[[IntArray], ConvexProblem], events: LIFEvents, neurons: IntArray
+) -> tuple[IntArray, Solution]:
+    """Return neurons and their optimal read-out, to the last digits."""
+    neurons = neurons if len(neurons) else _any_neuron(events)
     return neurons, solve(problem_of(neurons), _SETTINGS.last_tol)
 
 
@@ -230,21 +241,27 @@ def prove_proof(
     callback: Callable[[Round], None] | None = None,
     pulse: Callable[[int, int], bool] | None = None,
 ) -> CompleteSolution:
-    """Call :func:`prove_complete` for the family, the data and the objective of a model."""
+    """Do what :func:`prove_complete` does, for the family, the data and the objective of a model."""
     family = family_of(proof.witnesses, data.sequences.n_steps)
     if not isinstance(family, LIFFamily) or len(proof.witnesses.layers) > 1:
         raise InvalidInputError(
             f"expected one layer of neurons with one decay for a certificate in a file, got {proof.witnesses}: fit "
             "with hidden=(n,) and decay=0.5"
         )
-    objective, lengths = proof.objective, data.sequences.lengths
+    objective = proof.objective
+    lengths = data.sequences.lengths
     if lengths is not None:
         raise InvalidInputError(
             f"expected sequences of equal length for a certificate in a file, got from {int(lengths.min())} to "
             f"{int(lengths.max())} steps: cut or resample them and fit again, or certify without a file"
         )
-    has_weights = data.sample_weight is not None or objective.timestep_weighting != "uniform" or objective.head_weights
-    if has_weights or proof.l2_strength or (proof.penalty.name != "l1" and proof.coef.shape[1] > 1):
+    is_plain = data.sample_weight is None and objective.timestep_weighting == "uniform"
+    if (
+        not is_plain
+        or objective.head_weights
+        or proof.l2_strength
+        or (proof.penalty.name != "l1" and proof.coef.shape[1] > 1)
+    ):
         raise InvalidInputError(
             "expected a model of one head with the L1 penalty, on sequences of equal weight, for a certificate "
             f"in a file, got penalty {proof.penalty.name!r} and {proof.coef.shape[1]} outputs: fit with "

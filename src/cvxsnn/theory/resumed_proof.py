@@ -1,4 +1,4 @@
-"""Resume a search from the boxes that a certificate file lists."""
+"""Searches that go on where an earlier one stopped, from the boxes that a certificate file lists."""
 
 from math import inf
 
@@ -13,9 +13,9 @@ from .spike_trees import SpikeTrees, pivot_columns
 
 
 def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float, number: int = -1) -> Proof:
-    """Rebuild a search from its list of boxes; boxes whose bounds are too large are left to be searched.
+    """Return a search that has halved the boxes of a list already, and is to go on with those that need it.
 
-    All bounds are computed again: the file is not trusted.
+    Bounds are computed again, so that nothing rests on what the file says of them.
 
     Parameters
     ----------
@@ -31,15 +31,15 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
     Returns
     -------
     Proof
-        The proof that :meth:`BoxSearch.run` continues.
+        What :meth:`BoxSearch.run` goes on with.
     """
     listed = searches[number]
     if list(listed.columns) != pivot_columns(trees.normals):
-        raise InvalidInputError("expected a certificate file of the same search, got one with other parameters")
+        raise InvalidInputError("expected a certificate file of the same search, got one of other parameters")
     frame = Coordinates.of(trees, np.array(listed.basis, dtype=object))
     # Enlarged boxes must stay within the bits of the kernel's sums.
     if listed.levels != frame.n_levels or any(factor >= 2**20 for factor, _ in listed.closer):
-        raise InvalidInputError("expected a certificate file of the same search, got one with other boxes")
+        raise InvalidInputError("expected a certificate file of the same search, got one of other boxes")
     if len(pivot_columns(frame.basis)) < len(frame.basis) or (frame.has_wall and not _has_own_threshold(frame.basis)):
         raise InvalidInputError("expected coordinates of all neurons in a certificate file, got others")
     proof, text, uses = Proof(frame), iter(listed.code), iter(listed.closer)
@@ -50,19 +50,19 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
         codes = proof.codes[face] = bytearray()
         while waiting:
             middle, size = waiting.pop()
-            letter = next(text, ".")  # a list that ends early leaves boxes whose bounds are computed below
+            letter = next(text, ".")
             if letter in ".,!":
                 if letter == "!" and (use := next(uses, None)) is not None:
                     closer[len(ends)] = use
                 ends.append((face, len(codes), middle, size))
-                codes.append(END.leaf)  # until the bounds are known
+                codes.append(END.leaf)
                 continue
             axis = ord(letter) - ord("a")
             if not 0 <= axis < len(size) or size[axis] < 2:
                 raise InvalidInputError("expected boxes that are halved in a certificate file, got other letters")
             codes.append(axis)
             smaller = [*size[:axis], size[axis] // 2, *size[axis + 1 :]]
-            for sign in (1, -1):  # the lower half is visited first, as in ``Proof.walk``
+            for sign in (1, -1):
                 waiting.append(([*middle[:axis], middle[axis] + sign * smaller[axis], *middle[axis + 1 :]], smaller))
     centres, halves = (np.array([end[k] for end in ends], dtype=np.int64) for k in (2, 3))
     boxes = Boxes(centres, halves, np.zeros(len(ends)), np.full(len(ends), 1 << frame.n_levels))
@@ -71,7 +71,6 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
     for end, (factor, inner) in closer.items():
         wide = np.where(halves[end] <= 1, factor * halves[end], halves[end])
         parts = survey(frame.problem, centres[end], wide)
-        # In a file, the same open trees may have several searches.
         key = b"|".join(part.tobytes() for part in parts) + str(inner).encode()
         if key not in known:
             known[key] = _bound_near(trees.within(*parts), searches, enough, inner)
@@ -82,10 +81,9 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
     is_open = bounds > enough
     proof.bound = float(bounds[~is_open].max(initial=0.0))
     proof.left = boxes._replace(bounds=bounds).take(is_open)
-    # Boxes with this code are looked up by themselves: a closer look, or a search that follows.
     for code, numbers in ((END.tilted, np.flatnonzero(is_tilted)), (END.left, (*closer, *np.flatnonzero(is_open)))):
-        for end in numbers:
-            face, index, *_ = ends[end]
+        for number in numbers:
+            face, index, *_ = ends[number]
             proof.codes[face][index] = code
     return proof
 
@@ -98,7 +96,7 @@ def _has_own_threshold(basis: IntArray) -> bool:
 def _bound_near(
     near: SpikeTrees, searches: tuple[Search, ...], enough: float, number: int
 ) -> tuple[float, Proof | None]:
-    """Return a bound on the open trees near a point, and its proof; infinity if the file has no finished one."""
+    """Return a bound on what is open near a point, and the proof of it; infinity if the file has no finished one."""
     always = float(max(map(abs, near.value_at(np.zeros(near.normals.shape[1], dtype=object)))))
     if len(near.roots) == 0 or not near.normals.any():
         return always, None

@@ -1,4 +1,4 @@
-"""Contributions of samples to a price: trees of events, whose nodes are signs of linear functions of parameters.
+"""What samples can contribute to a price: trees of events, whose nodes are signs of linear functions of parameters.
 
 A spike is a sign, and it decides which sign comes next. This is all that a search for the best neuron needs to know
 about a family, so that one search serves threshold neurons, LIF neurons, delays and deeper networks with fixed lower
@@ -7,7 +7,7 @@ layers.
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import gcd, lcm
+from math import gcd
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ _MAX_EVENTS = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class SpikeTrees:
-    """Samples as trees of events, with the amount that each spike adds to the price.
+    """Samples as trees of events, with what each spike adds to the price.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class SpikeTrees:
     edges : array of shape (n_events, 2)
         The next event after silence and after a spike; -1 at the end.
     gains : integer array of shape (n_events, 2, n_outputs)
-        Amounts that silence and a spike add.
+        What silence and a spike add.
     roots : array of shape (n_samples,)
         The first event of each sample.
     offset : integer array of shape (n_outputs,)
-        The part of the sum that does not depend on the parameters.
+        What is added whatever the parameters are.
     has_wall : bool
         Whether the last parameter must not be negative.
     has_lift : bool
@@ -59,11 +59,13 @@ class SpikeTrees:
         if not events.family.resets:  # steps are independent of each other, like samples
             events = replace(events, sums=events.sums.reshape(-1, 1, events.dimension - 1))
             weights = weights.reshape(-1, 1, weights.shape[2])
-        rows, first = events.distinct()
-        merged = np.zeros((len(first), *weights.shape[1:]), dtype=np.int64)
+        keys: dict[bytes, int] = {}
+        rows = [keys.setdefault(repr(sequence.tolist()).encode(), len(keys)) for sequence in events.sums]
+        merged = np.zeros((len(keys), *weights.shape[1:]), dtype=np.int64)
         np.add.at(merged, rows, weights)
+        samples = np.array([rows.index(k) for k in range(len(keys))], dtype=np.int64)
         used = np.flatnonzero(merged.any((1, 2)))
-        merged, sums = merged[used], events.sums[np.array(first)[used]]
+        merged, samples = merged[used], samples[used]
         n_steps = int(np.flatnonzero(merged.any((0, 2)))[-1]) + 1 if len(used) else 0
         n_events = len(used) * (2**n_steps - 1)
         if n_events > _MAX_EVENTS:
@@ -71,27 +73,38 @@ class SpikeTrees:
                 f"expected at most {_MAX_EVENTS:,} events of samples, steps and histories, got {n_events:,}: use fewer "
                 "steps or samples"
             )
-        # All histories of all samples, step by step: those of a step are one block of rows.
-        normals, n_outputs = [np.zeros((0, events.dimension), dtype=sums.dtype)], merged.shape[2]
-        edges, gains = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, 2, n_outputs), dtype=np.int64)]
-        resets, n_before = np.zeros((len(used), 1), dtype=sums.dtype), 0
+        normals, edges, gains = [], [], []
+        sums, place = events.sums[samples], 0
+        resets = np.zeros((len(used), 1), dtype=events.sums.dtype)
+        first = np.arange(len(used), dtype=np.int64)
         for step in range(n_steps):
             width = resets.shape[1]  # histories, sample by sample
-            inputs = np.repeat(sums[:, step, None], width, axis=1)
-            normals.append(np.concatenate((inputs, -resets[:, :, None]), axis=2).reshape(-1, events.dimension))
-            added = np.zeros((len(used), width, 2, n_outputs), dtype=np.int64)
+            own = np.repeat(sums[:, step, None], width, axis=1)
+            normals.append(np.concatenate((own, -resets[:, :, None]), axis=2).reshape(-1, events.dimension))
+            added = np.zeros((len(used), width, 2, merged.shape[2]), dtype=np.int64)
             added[:, :, 1] = merged[:, step, None]
-            gains.append(added.reshape(-1, 2, n_outputs))
-            n_before += len(used) * width
-            # The events of a step are followed by twice as many: those after silence and after a spike, in turn.
-            following = n_before + np.arange(2 * len(used) * width, dtype=np.int64).reshape(-1, 2)
-            edges.append(following if step + 1 < n_steps else np.full_like(following, -1))
-            both = [events.advance(resets, np.full(resets.shape, fired), step + 1) for fired in (False, True)]
-            resets = np.stack(both, axis=2).reshape(len(used), -1)
-        roots, offset = np.arange(len(used), dtype=np.int64), np.zeros(n_outputs, dtype=np.int64)
-        trees = np.concatenate(normals), np.concatenate(edges), np.concatenate(gains), roots, offset
+            gains.append(added.reshape(-1, 2, merged.shape[2]))
+            place += len(used) * width
+            number = np.arange(len(used) * width, dtype=np.int64)[:, None]
+            is_last = step + 1 == n_steps
+            edges.append(np.full((len(number), 2), -1) if is_last else place + 2 * number + np.array([0, 1]))
+            if not is_last:
+                both = [events.advance(resets, np.full(resets.shape, fired), step + 1) for fired in (False, True)]
+                resets = np.stack(both, axis=2).reshape(len(used), -1)
+        if n_steps == 0:
+            normals, edges = (
+                [events.sums[:0, 0] @ np.zeros((events.dimension - 1, events.dimension), int)],
+                [first[:, None]],
+            )
+            gains = [np.zeros((0, 2, merged.shape[2]), dtype=np.int64)]
         has_wall = not events.family.negative_threshold
-        # Without parallel steps no event decides another, and the reduction would take time for nothing.
+        trees = (
+            np.concatenate(normals),
+            np.concatenate(edges).astype(np.int64).reshape(-1, 2),
+            np.concatenate(gains),
+            first,
+            np.zeros(merged.shape[2], dtype=np.int64),
+        )
         if _has_parallel_steps(sums[:, :n_steps]):
             trees = reduce_trees(*trees[:4], has_wall)
         return cls(*trees, has_wall, events.family.bias or _has_lift(events))
@@ -108,23 +121,34 @@ class SpikeTrees:
 
     def value_at(self, parameters: IntArray) -> list[int]:
         """Return the sums that a neuron gets, one per output."""
-        largest = [max(1, int(abs(values).max(initial=0))) for values in (self.normals, parameters)]
-        # Overflow of 64-bit integers would be silent.
-        kind = np.int64 if largest[0] * largest[1] * len(parameters) < SAFE else object
-        fires = np.array(self.normals.astype(kind) @ parameters.astype(kind) >= 0, dtype=np.int64)
-        total, level = self.offset, self.roots
-        while len(level):
-            side = fires[level]
-            total = total + self.gains[level, side].sum(0)
-            level = self.edges[level, side]
-            level = level[level >= 0]
-        return [int(x) for x in total]
+        return [int(x) for x in self.values_at(np.asarray(parameters, dtype=object)[None])[0]]
+
+    def values_at(self, parameters: IntArray) -> npt.NDArray[np.int64]:
+        """Return the sums that neurons get, of shape (n_neurons, n_outputs)."""
+        found = np.zeros((len(parameters), len(self.offset)), dtype=np.int64)
+        for row, own in enumerate(parameters):
+            fires = np.array(_products(self.normals, own) >= 0, dtype=np.int64)
+            total, level = self.offset.copy(), self.roots
+            while len(level):
+                side = fires[level]
+                total = total + self.gains[level, side].sum(0)
+                level = self.edges[level, side]
+                level = level[level >= 0]
+            found[row] = total
+        return found
 
     def within(
         self, events: IntArray, edges: IntArray, gains: IntArray, roots: IntArray, offset: IntArray
     ) -> "SpikeTrees":
-        """Return the trees that are open on a box, from a survey of it."""
+        """Return what is open on a box, from a survey of it."""
         return replace(self, normals=self.normals[events], edges=edges, gains=gains, roots=roots, offset=offset)
+
+
+def _products(normals: IntArray, parameters: IntArray) -> IntArray:
+    """Return exact products, in 64 bits where they fit."""
+    largest = max(1, int(abs(normals).max(initial=0))) * max(1, int(abs(parameters).max(initial=0))) * len(parameters)
+    kind = np.int64 if largest < SAFE else object
+    return np.asarray(normals.astype(kind) @ parameters.astype(kind))
 
 
 def _has_parallel_steps(sums: IntArray) -> bool:
@@ -136,7 +160,7 @@ def _has_parallel_steps(sums: IntArray) -> bool:
 
 
 def _has_lift(events: LIFEvents) -> bool:
-    """Return whether some feature, or the sum of all, is positive at every step."""
+    """Return whether the first feature, or the sum of all, is positive at every step."""
     sums = events.sums
     return bool((sums.sum(2) > 0).all() or (sums > 0).all((0, 1)).any())
 
@@ -145,17 +169,16 @@ def pivot_columns(rows: IntArray) -> list[int]:
     """Return the columns that do not depend on those before them, in exact arithmetic."""
     n_columns = rows.shape[1]
     basis: list[tuple[int, list[int]]] = []  # rows in echelon form, each with its pivot
-    # Repeated rows change no rank, but NumPy cannot sort rows of Python integers.
-    for normal in rows if rows.dtype == object else np.unique(rows, axis=0):
-        row = [int(x) for x in normal]
-        for pivot, reduced in basis:
-            if row[pivot]:
-                scale, take = reduced[pivot], row[pivot]
-                row = [scale * a - take * b for a, b in zip(row, reduced, strict=True)]
-        if any(row):
-            common = gcd(*row)  # otherwise the integers grow with every elimination
-            pivot = next(i for i, x in enumerate(row) if x)
-            basis.append((pivot, [x // common for x in row]))
+    for row in rows if rows.dtype == object else np.unique(rows, axis=0):
+        own = [int(x) for x in row]
+        for pivot, other in basis:
+            if own[pivot]:
+                scale, take = other[pivot], own[pivot]
+                own = [scale * a - take * b for a, b in zip(own, other, strict=True)]
+        if any(own):
+            common = gcd(*own)
+            pivot = next(i for i, x in enumerate(own) if x)
+            basis.append((pivot, [x // common for x in own]))
             basis.sort(key=lambda entry: entry[0])
             if len(basis) == n_columns:
                 break
@@ -165,22 +188,21 @@ def pivot_columns(rows: IntArray) -> list[int]:
 def common_zero(normals: IntArray, near: IntArray) -> IntArray:
     """Return the point nearest to ``near`` at which all normals vanish, times a positive number."""
     rows: list[list[Fraction]] = []
-    for normal in normals:
-        row = _orthogonal([Fraction(int(x)) for x in normal], rows)
-        if any(row):
-            rows.append(row)
-    point = _orthogonal([Fraction(int(x)) for x in near], rows)
-    scale = lcm(*(x.denominator for x in point))
-    integers = [int(x * scale) for x in point]
-    return np.array([x // (gcd(*integers) or 1) for x in integers], dtype=object)
-
-
-def _orthogonal(vector: list[Fraction], rows: list[list[Fraction]]) -> list[Fraction]:
-    """Return a vector without its components along orthogonal rows: Gram-Schmidt without roots."""
-    for row in rows:
-        share = _dot(vector, row) / _dot(row, row)
-        vector = [a - share * b for a, b in zip(vector, row, strict=True)]
-    return vector
+    for row in normals:
+        own = [Fraction(int(x)) for x in row]
+        for other in rows:  # Gram-Schmidt without roots
+            share = _dot(own, other) / _dot(other, other)
+            own = [a - share * b for a, b in zip(own, other, strict=True)]
+        if any(own):
+            rows.append(own)
+    point = [Fraction(int(x)) for x in near]
+    for other in rows:
+        share = _dot(point, other) / _dot(other, other)
+        point = [a - share * b for a, b in zip(point, other, strict=True)]
+    scale = np.lcm.reduce(np.array([x.denominator for x in point], dtype=object))
+    whole = [int(x * int(scale)) for x in point]
+    common = gcd(*whole) or 1
+    return np.array([x // common for x in whole], dtype=object)
 
 
 def _dot(a: list[Fraction], b: list[Fraction]) -> Fraction:

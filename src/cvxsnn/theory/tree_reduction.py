@@ -2,8 +2,8 @@
 
 If two steps of a sequence have parallel inputs, one spike can decide another: a neuron whose membrane is below zero
 at the first of two equal steps is below zero at the second. With a threshold that is not negative, more events follow
-from each other, since resets lower the membrane. The remaining trees are the same function of the parameters, often in
-fewer dimensions.
+from each other, since resets lower the membrane. What is left is the same function of the parameters, often in fewer
+dimensions.
 """
 
 from math import gcd
@@ -17,10 +17,10 @@ from .integers import IntArray
 Normal = tuple[int, ...]
 Sums = tuple[int, ...]
 Tree = tuple[Any, ...] | None
-"""A normal; the sums that silence adds, and the tree after it; the same for a spike."""
+"""A normal, what silence adds, what follows it, what a spike adds, what follows it."""
 
 Part = tuple[Sums, Tree]
-"""Sums that are added for certain, and a tree."""
+"""What is added for certain, and a tree."""
 
 
 def reduce_trees(
@@ -30,7 +30,7 @@ def reduce_trees(
     roots: npt.NDArray[np.int64],
     has_wall: bool,
 ) -> tuple[IntArray, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return trees that give the same sums with fewer events, and the sums that do not depend on the parameters.
+    """Return trees that give the same sums with fewer events, and what is added whatever the parameters are.
 
     Parameters
     ----------
@@ -51,10 +51,9 @@ def reduce_trees(
     offset = [0] * gains.shape[2]
 
     def build(event: int) -> Tree:
-        normal = [int(x) for x in normals[event]]
-        # Events of the same sign get the same normal, so that trees can be compared.
-        common = gcd(*normal) or 1
-        parts: list[Any] = [tuple(x // common for x in normal)]
+        own = [int(x) for x in normals[event]]
+        common = gcd(*own) or 1
+        parts: list[Any] = [tuple(x // common for x in own)]
         for side in (0, 1):
             following = int(edges[event, side])
             parts += [tuple(int(x) for x in gains[event, side]), build(following) if following >= 0 else None]
@@ -86,11 +85,11 @@ def reduce_trees(
 
 
 def simplify(tree: Tree, known: tuple[tuple[Normal, int], ...], has_wall: bool, n_outputs: int) -> Part:
-    """Return the rest of a tree if the sides of some events are known."""
+    """Return what is left of a tree where the sides of some events are known."""
     total: Sums = (0,) * n_outputs
     while tree is not None:
         normal = tree[0]
-        side = next((side for event in known if (side := _implied(normal, *event, has_wall)) is not None), None)
+        side = next((own for own in (_implied(normal, *event, has_wall) for event in known) if own is not None), None)
         if side is None:
             break
         total, tree = _add(total, tree[1 + 2 * side]), tree[2 + 2 * side]
@@ -101,24 +100,22 @@ def simplify(tree: Tree, known: tuple[tuple[Normal, int], ...], has_wall: bool, 
         added, rest = simplify(tree[2 + 2 * side], (*known, (normal, side)), has_wall, n_outputs)
         parts.append((_add(tree[1 + 2 * side], added), rest))
     for side in (0, 1):
-        # If the tree of the other side gives the same on this side, it is right on both: the event decides nothing.
+        # What follows one side gives what follows the other, where the event is on that side: it decides nothing.
         added, rest = simplify(parts[1 - side][1], (*known, (normal, side)), has_wall, n_outputs)
         if (_add(parts[1 - side][0], added), rest) == parts[side]:
             return _add(total, parts[1 - side][0]), parts[1 - side][1]
     return total, (normal, *parts[0], *parts[1])
 
 
-def _implied(normal: Normal, known: Normal, side: int, has_wall: bool) -> int | None:
+def _implied(normal: Normal, other: Normal, side: int, has_wall: bool) -> int | None:
     """Return the side of an event that the side of another decides, or None."""
-    # One event decides another only if both are positive multiples of each other, but for the threshold.
-    pivot = next((d for d, x in enumerate(known[:-1]) if x), None)
-    if pivot is None or normal[pivot] * known[pivot] <= 0:
+    pivot = next((d for d, x in enumerate(other[:-1]) if x), None)
+    if pivot is None or normal[pivot] * other[pivot] <= 0:
         return None
-    a, b = abs(known[pivot]), abs(normal[pivot])
-    if any(a * x != b * y for x, y in zip(normal[:-1], known[:-1], strict=True)):
+    a, b = abs(other[pivot]), abs(normal[pivot])
+    if any(a * x != b * y for x, y in zip(normal[:-1], other[:-1], strict=True)):
         return None
-    rest = a * normal[-1] - b * known[-1]  # a * normal = b * known + rest * threshold
-    # A threshold of at least zero moves the event further to the side on which the known one is.
+    rest = a * normal[-1] - b * other[-1]  # a * normal is b * other and this times the threshold
     if rest == 0 or (has_wall and (rest > 0) == (side == 1)):
         return side
     return None
