@@ -492,3 +492,26 @@ def test_a_judge_of_ones_own_needs_a_walk_and_nothing_else(families):
     sizes = {norm: -abs(len(cs.solve(program.at(problem, (norm, 0.0)), 1e-2).support) - 4) for norm in program.norms()}
     assert fitted.chosen.verdict.rank == max(sizes.values())
     assert fitted.chosen.verdict.point == (max(norm for norm in sizes if sizes[norm] == max(sizes.values())), 0.0)
+
+
+def test_a_fit_on_a_busy_machine_leaves_openmp_one_thread(monkeypatch):
+    """Threads of OpenMP that have lost their core hold up all others."""
+    seen = []
+
+    class Watching(HeldOut):
+        def walk(self, problem, program, points):
+            seen.append(torch.get_num_threads())
+            yield from super().walk(problem, program, points)
+
+    before = torch.get_num_threads()
+    task = cs.tasks.first_last_xor(3, n_train=40, n_val=8, n_test=8)
+    program = Program(cs.convex.Objective("logistic"), n_strengths=2)
+    try:
+        torch.set_num_threads(2)
+        for n_idle in (1, 2):
+            monkeypatch.setattr("cvxsnn.fitting.engine.idle_cores", lambda n_idle=n_idle: n_idle)
+            fit(cs.data.TrainingSet.of(task.train), {"hidden": (16,)}, program, Watching())
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 2]
