@@ -21,6 +21,7 @@ class ExactProblem:
     weight: Vector
     l1_strength: Fraction
     l2_strength: Fraction
+    centre: Vector
 
     @classmethod
     def of(cls, problem: ConvexProblem) -> "ExactProblem":
@@ -33,6 +34,7 @@ class ExactProblem:
             rational(problem.row_weight),
             Fraction(problem.l1_strength),
             Fraction(problem.l2_strength),
+            [Fraction(0)] * problem.shape[1] if problem.centre is None else rational(problem.centre),
         )
 
     def scores(self, coef: Vector) -> Vector:
@@ -41,15 +43,16 @@ class ExactProblem:
         return [sum((d * w for d, w in zip(row, coef, strict=True)), Fraction(0)) for row in rows]
 
     def objective(self, coef: Vector) -> Fraction:
-        """Loss, norm and half the sum of squares."""
-        total = self.l1_strength * sum(map(abs, coef)) + self.l2_strength * sum(w * w for w in coef) / 2
+        """Loss, norm and half the sum of squared differences from the centre."""
+        squares = sum((w - c) ** 2 for w, c in zip(coef, self.centre, strict=True))
+        total = self.l1_strength * sum(map(abs, coef)) + self.l2_strength * squares / 2
         for score, target, weight in zip(self.scores(coef), self.targets, self.weight, strict=True):
             row = (score - target) ** 2 / 2 if self.loss == "squared" else max(Fraction(0), 1 - target * score)
             total += weight * row
         return total
 
     def dual_value(self, dual_point: Vector) -> Fraction | None:
-        """−F*(Θ) − Σ max(0, |dᵀΘ| − s)² / 2r at Θ = −λ; None outside of the domain."""
+        """−F*(Θ) − Σ min_u (u² / 2r − uw₀) at Θ = −λ, for |u − dᵀΘ| ≤ s; None outside of the domain."""
         value = Fraction(0)
         for dual, target, weight in zip(dual_point, self.targets, self.weight, strict=True):
             value += dual * target
@@ -57,16 +60,19 @@ class ExactProblem:
                 value -= dual**2 / (2 * weight)
             elif not 0 <= dual * target <= weight:
                 return None
-        for column in self.columns:
-            outside = max(Fraction(0), abs(dot(column, dual_point)) - self.l1_strength)
-            value -= outside**2 / (2 * self.l2_strength)
+        for column, c in zip(self.columns, self.centre, strict=True):
+            correlation = -dot(column, dual_point)
+            nearest = max(correlation - self.l1_strength, min(self.l2_strength * c, correlation + self.l1_strength))
+            value -= nearest**2 / (2 * self.l2_strength) - nearest * c
         return value
 
     def minimiser(self) -> Vector:
         """The coefficients that satisfy the optimality conditions of the squared loss, by trying all sign patterns."""
         weighted = [[w * d for w, d in zip(self.weight, column, strict=True)] for column in self.columns]
         gram = [[dot(one, other) for other in self.columns] for one in weighted]
-        pull = [dot(column, self.targets) for column in weighted]
+        pull = [
+            dot(column, self.targets) + self.l2_strength * c for column, c in zip(weighted, self.centre, strict=True)
+        ]
         for signs in product((0, 1, -1), repeat=len(self.columns)):
             active = [j for j, sign in enumerate(signs) if sign]
             found = solve_linear(

@@ -44,6 +44,8 @@ class Kind:
     weighted: bool = False
     n_outputs: int = 1
     l2_strength: float = 0.0
+    centre: float = 0.0
+    """Size of the random coefficients to which the quadratic draws; zero for none."""
 
     def draw(self, seed: int, ratio: float = 0.1) -> ConvexProblem:
         """The problem of that seed, its strength ``ratio`` times the critical one."""
@@ -61,6 +63,8 @@ class Kind:
             row_weight=draw_weight(rng, len(columns)) if self.weighted else None,
             head_weights=dict(zip(names, (1.0, 2.5), strict=False)),
         )
+        if self.centre:
+            problem = problem.with_centre(self.centre * rng.normal(size=problem.shape[1:]))
         return problem.with_strength(ratio * (problem.critical_strength or 1.0))
 
 
@@ -131,7 +135,8 @@ def objective(problem: ConvexProblem, coef: Tensor, intercept: Tensor | None) ->
         total += head.weight * (problem.row_weight.numpy() @ by_row.sum(1))
     is_group = problem.penalty.name.startswith("group")
     norm = np.linalg.norm(coef.numpy(), axis=1).sum() if is_group else np.abs(coef.numpy()).sum()
-    return float(total + problem.l1_strength * norm + problem.l2_strength * np.square(coef.numpy()).sum() / 2)
+    away = coef.numpy() - (0.0 if problem.centre is None else problem.centre.numpy())
+    return float(total + problem.l1_strength * norm + problem.l2_strength * np.square(away).sum() / 2)
 
 
 def assert_agree(first: Solution | Certificate, second: Solution | Certificate) -> None:

@@ -29,7 +29,9 @@ class Reference(Solver):
         shift = np.ones((len(columns), 1)) @ cp.reshape(intercept, (1, problem.n_outputs), order="C")
         link = scores == columns @ coef + shift
         constraints = [link] if problem.intercept else [link, intercept == 0]
-        objective = problem.l1_strength * _norm(cp, problem, coef) + 0.5 * problem.l2_strength * cp.sum_squares(coef)
+        centre = 0.0 if problem.centre is None else problem.centre.cpu().numpy()
+        objective = problem.l1_strength * _norm(cp, problem, coef)
+        objective += 0.5 * problem.l2_strength * cp.sum_squares(coef - centre)
         for head in problem.heads:
             objective += head.weight * _loss(
                 cp, head.loss.name, scores[:, head.columns], head.targets.cpu().numpy(), weight

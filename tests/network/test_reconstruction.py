@@ -331,3 +331,12 @@ def test_a_plain_array_has_nothing_to_certify_again():
     solution = solve(cs.ConvexProblem(rng.integers(0, 2, (20, 5)), rng.normal(size=20), "squared", 0.01))
     with pytest.raises(InvalidInputError, match="over witnesses, got one over a plain array"):
         Proof.of(solution, Objective("squared"))
+
+
+def test_proof_of_a_solution_with_a_centre_is_refused():
+    inputs = np.random.default_rng(0).normal(size=(20, 4, 2))
+    dictionary = build_dictionary(gaussian_witnesses(2, (8,), seed=0), inputs)
+    terms = {"l2_strength": 0.1, "penalty": "elastic-net", "centre": np.ones((dictionary.n_atoms, 1))}
+    problem = ConvexProblem(dictionary, inputs.sum((1, 2)), "squared", 0.0, **terms)
+    with pytest.raises(InvalidInputError, match="draws to zero, got one with a centre"):
+        Proof.of(solve(problem), Objective("squared"))

@@ -8,6 +8,8 @@ shrunk until the constraint holds. All of it is computed in float64 on the un-re
 A quadratic ½r‖W‖² beside the norm makes the last term ‖prox(DᵀΘ)‖² / 2r, which for the L1 norm is
 Σ max(0, |dᵀΘ| − s)² / 2r: every candidate is feasible. As r falls this term magnifies any violation of the
 constraint, so the shrunk candidate, for which it is zero, is tried as well. The better of the two bounds counts.
+:func:`_conjugate_of_penalty` has the equation, also for a quadratic ½r‖W − W₀‖² with a centre. There the term may be
+negative, and zero is no more than a bound on it for the shrunk candidate.
 
 Both numbers of a certificate account for the rounding of their own evaluation: the primal one is never below the
 objective in exact arithmetic, and the dual one never above the optimum, so that no gap is negative, and the true one is
@@ -394,13 +396,41 @@ def _bound_of_part(
     # Losses are not negative, so −F*(0) = inf F ≥ 0: zero is always a bound.
     bounds = [(0.0, torch.zeros_like(unit_dual)), (_minus_conjugate(problem, inside, is_balanced), inside)]
     if problem.l2_strength:
-        # The Frobenius norm of an error of δ in the correlation of every atom.
-        everywhere = sqrt(problem.dictionary.n_atoms) * error.norm()
-        outside = float(problem.penalty.prox(correlation, problem.l1_strength).norm() + everywhere)
-        outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
-        bounds.append((_minus_conjugate(problem, unit_dual, is_balanced) - 0.5 * outside * outside, unit_dual))
+        of_penalty = _conjugate_of_penalty(problem, correlation, error)
+        bounds.append((_minus_conjugate(problem, unit_dual, is_balanced) - of_penalty, unit_dual))
     # With NaN among them, the result of max() would depend on their order.
     return max(bounds, key=lambda pair: -inf if isnan(pair[0]) else pair[0])
+
+
+def _conjugate_of_penalty(problem: ConvexProblem, correlation: Tensor, error: Tensor) -> float:
+    r"""Return an upper bound on P*(−C) for r > 0, for every C whose entries are within δ of this correlation.
+
+    .. math::
+        P^*(-C) = \min_{\Omega^\circ(K) \le s} \tfrac{1}{2r} \|C + K\|_2^2 - \langle C + K, W_0 \rangle ,
+
+    because :math:`s\,\Omega(W)` is the maximum of :math:`\langle K, W \rangle`. The best K is the projection of
+    :math:`rW_0 - C`, and C + K is then prox(C) if there is no centre. Any K of the constraint gives an upper bound, so
+    its rounding needs no allowance. The equal expression
+    :math:`\|\mathrm{prox}(rW_0 - C)\|^2 / 2r - \tfrac{r}{2}\|W_0\|^2` would cancel for large r.
+    """
+    penalty, strength, centre = problem.penalty, problem.l1_strength, problem.centre
+    if centre is None:
+        rest = penalty.prox(correlation, strength)
+    else:
+        opposite = penalty.project(problem.l2_strength * centre - correlation, strength)
+        rest = correlation + opposite * _shrinkage(problem, opposite, torch.zeros_like(error))
+    # The Frobenius norm of an error of δ in the correlation of every atom.
+    everywhere = sqrt(problem.dictionary.n_atoms) * error.norm()
+    outside = float(rest.norm() + everywhere)
+    outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
+    square = 0.5 * outside * outside
+    if centre is None:
+        return square
+    terms, margin = rest * centre, gamma(correlation.numel() + _OPERATIONS)
+    # Both sums are of numbers that are not negative: a relative margin covers their own rounding.
+    lost = (1 + margin) * float(margin * terms.abs().sum() + error @ centre.abs().sum(0))
+    linear = float(terms.sum())
+    return square - linear + lost + gamma(_OPERATIONS) * (square + abs(linear)) + VANISHED
 
 
 def _shrinkage(problem: ConvexProblem, correlation: Tensor, error: Tensor) -> float:
@@ -461,7 +491,10 @@ def upper_bound(problem: ConvexProblem, coef: Tensor, scores: Tensor, intercept:
             of_scores = of_scores + 4 * UNIT * targets.abs()
         rows = head.loss.value(of_head, targets) + head.loss.value_error(of_head, targets, of_scores)
         total += head.weight * float(problem.row_weight @ rows)
-    total += float(problem.penalty.value(coef, problem.l1_strength, problem.l2_strength))
+    # The rounding of W − W₀ is relative to the difference, so the margin below covers it too.
+    total += float(problem.penalty_value(coef))
     # Zero with zero gradients is exact. A margin for underflow would make the relative gap one.
-    is_zero = total == 0 and not bool(coef.any() or problem.unit_dual(scores).any())
+    away = coef if problem.centre is None else coef - problem.centre
+    is_penalised = bool(away.any() or (problem.l1_strength and coef.any()))
+    is_zero = total == 0 and not (is_penalised or bool(problem.unit_dual(scores).any()))
     return 0.0 if is_zero else total * (1 + gamma(len(scores) + coef.numel() + 2 * _OPERATIONS)) + VANISHED

@@ -150,7 +150,9 @@ def condition(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor, float, flo
     is_kept = (l1 > 0, l2 > 0) == (problem.l1_strength > 0, problem.l2_strength > 0) and isfinite(l1 + l2)
     if of_targets == of_entries == 1.0 or not is_kept:
         return problem, means, 1.0, 1.0
-    return scaled._replace(penalty=problem.penalty, l1_strength=l1, l2_strength=l2), means, of_targets, of_entries
+    centre = None if problem.centre is None else problem.centre * (of_entries / of_targets)
+    scaled = scaled._replace(penalty=problem.penalty, l1_strength=l1, l2_strength=l2, centre=centre)
+    return scaled, means, of_targets, of_entries
 
 
 def _scale(problem: ConvexProblem) -> tuple[ConvexProblem, float, float]:

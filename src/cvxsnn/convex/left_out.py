@@ -24,7 +24,7 @@ from ..core.checks import Array, check_int_at_least, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
-from .linear import column_means, factorise, gram_bytes, row_products, weighted_gram, with_ridge
+from .linear import column_means, factorise, from_centre, gram_bytes, row_products, weighted_gram, with_ridge
 from .losses import Squared
 from .objective import Head
 from .path import RegularizationPath, solve_path
@@ -344,7 +344,9 @@ def _weighted_targets(problem: ConvexProblem) -> tuple[Head, Tensor, Tensor, Ten
     _check_squared(problem)
     (head,) = problem.heads
     weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
-    return head, weight, root, root * (head.targets - weight @ head.targets if problem.intercept else head.targets)
+    # The residuals are those of the program of W − W₀, and so are leverages.
+    targets = from_centre(problem).heads[0].targets
+    return head, weight, root, root * (targets - weight @ targets if problem.intercept else targets)
 
 
 class _Spectrum:

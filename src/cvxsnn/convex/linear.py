@@ -3,6 +3,7 @@
 A factor gets a ridge if rounding requires one. If memory has no room for a copy, it overwrites its matrix.
 """
 
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
@@ -50,6 +51,15 @@ def is_wide(problem: ConvexProblem) -> bool:
     n_rows, n_atoms = problem.dictionary.shape
     fits = problem.dictionary.is_in_memory and (n_rows <= MAX_ATOMS or problem.dictionary.device.type == "cuda")
     return n_rows < n_atoms and fits and not has_gram(problem)
+
+
+def from_centre(problem: ConvexProblem) -> ConvexProblem:
+    """Return the program of W − W₀, for one squared loss with ridge: W₀ leaves the targets Y − DW₀ to explain."""
+    if problem.centre is None:
+        return problem
+    (head,) = problem.heads
+    targets = head.targets - problem.dictionary.matvec(problem.centre)
+    return problem.with_centre(None).with_heads((replace(head, targets=targets),))
 
 
 def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor:

@@ -110,6 +110,24 @@ class Penalty(ABC):
         """
         return self.atom_norms(correlation).max()
 
+    def project(self, correlation: Tensor, radius: float) -> Tensor:
+        """Return the nearest point whose dual norm is at most a radius, C − prox(C), up to rounding.
+
+        Parameters
+        ----------
+        correlation : Tensor of shape (n_atoms, n_outputs)
+            The point C.
+        radius : float
+            The largest dual norm.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_outputs)
+            The projection.
+        """
+        # A clamp does not round, however far away the point is.
+        return correlation.clamp(-radius, radius) if self.has_l1_norm else correlation - self.prox(correlation, radius)
+
     def value(self, coef: Tensor, l1_strength: float, l2_strength: float = 0.0) -> Tensor:
         """Return P(W) = s·Ω(W) + ½r‖W‖².
 

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import Tensor
 
-from ..core.checks import Array
+from ..core.checks import Array, as_tensor
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
@@ -53,9 +53,9 @@ class ConvexProblem:
 
     .. math::
         \sum_h \lambda_h \sum_i \omega_i\, \ell_h\big((DW + b)_{i,h}; y_{i,h}\big)
-        + s\,\Omega(W) + \tfrac{r}{2} \|W\|_2^2
+        + s\,\Omega(W) + \tfrac{r}{2} \|W - W_0\|_2^2
 
-    with row weights ω that sum to one, ``s = l1_strength`` and ``r = l2_strength``.
+    with row weights ω that sum to one, ``s = l1_strength``, ``r = l2_strength`` and ``W₀ = centre``.
 
     Parameters
     ----------
@@ -83,6 +83,8 @@ class ConvexProblem:
         For trajectory dictionaries: weight step t by 1, or by t (so that the last step of T counts T times the first).
     head_weights : mapping of heads to float, optional
         The λ of each head; 1 when not given.
+    centre : array of shape (n_atoms, n_outputs), optional
+        The coefficients W₀ to which the quadratic draws W; requires an ``l2_strength`` above zero. Zero when not given.
 
     Examples
     --------
@@ -106,6 +108,7 @@ class ConvexProblem:
         row_weight: Array | None = None,
         timestep_weighting: TimestepWeighting = "uniform",
         head_weights: Mapping[str, float] | None = None,
+        centre: Array | None = None,
     ) -> None:
         self.dictionary = dictionary if isinstance(dictionary, Dictionary) else build_dictionary(dictionary)
         self.penalty = make_penalty(penalty)
@@ -116,6 +119,7 @@ class ConvexProblem:
         rows = self.dictionary.n_rows // n_steps, n_steps, self.dictionary.device
         self.heads = make_heads(targets, loss, head_weights or {}, *rows)
         self.row_weight = make_row_weight(row_weight, timestep_weighting, *rows)
+        self.centre = self._checked_centre(centre)
         self.workspace, self.row_workspace = Workspace(), Workspace()
         # An intercept sees only the rows that have weight.
         _check_contrast(self.heads, self.row_weight > 0 if self.intercept else None)
@@ -131,6 +135,7 @@ class ConvexProblem:
         l2_strength: float = 0.0,
         penalty: str | Penalty = "l1",
         intercept: bool = False,
+        centre: Array | None = None,
     ) -> "ConvexProblem":
         """Return the program of a training objective, over a dictionary that was built from its sequences.
 
@@ -148,6 +153,8 @@ class ConvexProblem:
             The penalty.
         intercept : bool
             Whether to add an unpenalised constant to the scores.
+        centre : array of shape (n_atoms, n_outputs), optional
+            The coefficients to which the quadratic draws; zero when not given.
 
         Returns
         -------
@@ -165,6 +172,7 @@ class ConvexProblem:
             row_weight=objective.row_weight(data, dictionary.n_rows // len(data)),
             timestep_weighting=objective.timestep_weighting,
             head_weights=objective.head_weights,
+            centre=centre,
         )
 
     @property
@@ -194,7 +202,23 @@ class ConvexProblem:
         """
         l2_strength = self.l2_strength if l2_strength is None else l2_strength
         l1_strength, l2_strength = check_strengths(l1_strength, l2_strength, self.penalty)
+        _check_quadratic(self.centre, l2_strength)
         return self._replace(l1_strength=l1_strength, l2_strength=l2_strength)
+
+    def with_centre(self, centre: Array | None) -> Self:
+        """Return the same problem with another centre; results that depend on the data alone are shared.
+
+        Parameters
+        ----------
+        centre : array of shape (n_atoms, n_outputs), or None
+            The coefficients W₀ to which the quadratic draws W; zero for None.
+
+        Returns
+        -------
+        ConvexProblem
+            The other problem.
+        """
+        return self._replace(centre=self._checked_centre(centre))
 
     def with_heads(self, heads: tuple[Head, ...]) -> Self:
         """Return a problem over the same rows and atoms with other losses.
@@ -248,7 +272,8 @@ class ConvexProblem:
             The other problem.
         """
         taken = self.dictionary.take_atoms(atoms)
-        return self._replace(dictionary=taken, workspace=Workspace(), row_workspace=Workspace())
+        centre = None if self.centre is None else self.centre[atoms]
+        return self._replace(dictionary=taken, centre=centre, workspace=Workspace(), row_workspace=Workspace())
 
     def simplified(self) -> Self:
         """Return the problem with the simplest penalty that is equal to its own.
@@ -321,7 +346,42 @@ class ConvexProblem:
         float
             The objective.
         """
-        return float(self.loss_value(scores) + self.penalty.value(coef, self.l1_strength, self.l2_strength))
+        return float(self.loss_value(scores) + self.penalty_value(coef))
+
+    def penalty_value(self, coef: Tensor, l1_strength: float | None = None) -> Tensor:
+        """Return s·Ω(W) + ½r‖W − W₀‖².
+
+        Parameters
+        ----------
+        coef : Tensor of shape (n_atoms, n_outputs)
+            The coefficients W.
+        l1_strength : float, optional
+            Another strength s than that of the problem.
+
+        Returns
+        -------
+        Tensor
+            A scalar.
+        """
+        l1_strength = self.l1_strength if l1_strength is None else l1_strength
+        if self.centre is None:
+            return self.penalty.value(coef, l1_strength, self.l2_strength)
+        return self.penalty.value(coef, l1_strength) + 0.5 * self.l2_strength * (coef - self.centre).square().sum()
+
+    def quadratic_slope(self, coef: Tensor) -> Tensor:
+        """Return r(W − W₀), the gradient of the quadratic.
+
+        Parameters
+        ----------
+        coef : Tensor of shape (n_atoms, n_outputs)
+            The coefficients W.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_outputs)
+            The gradient.
+        """
+        return self.l2_strength * (coef if self.centre is None else coef - self.centre)
 
     def unit_dual(self, scores: Tensor) -> Tensor:
         """Return the gradient of the loss, divided by the row weights.
@@ -418,12 +478,18 @@ class ConvexProblem:
 
         The smallest such strength, except for the hinge with an intercept, whose subgradient at zero is not unique.
         """
-        return self.workspace.get(_critical_strength, self)
+        # With a centre it depends on it and on the quadratic, which problems with this workspace need not share.
+        return self.workspace.get(_critical_strength, self) if self.centre is None else _critical_strength(self)
 
     @property
     def null_correlation(self) -> Tensor:
-        """Gradient with respect to the coefficients at zero, shape (n_atoms, n_outputs)."""
+        """Gradient of the loss with respect to the coefficients at zero, shape (n_atoms, n_outputs)."""
         return self.workspace.get(_null_correlation, self)
+
+    @property
+    def null_slope(self) -> Tensor:
+        """Gradient of loss and quadratic at zero coefficients, shape (n_atoms, n_outputs)."""
+        return self.null_correlation if self.centre is None else self.null_correlation - self.l2_strength * self.centre
 
     @property
     def reduced(self) -> tuple["ConvexProblem", Tensor]:
@@ -468,11 +534,28 @@ class ConvexProblem:
         """
         if columns == slice(0, self.n_outputs):
             return self
-        return self._penalised(self.workspace.get(_take_outputs, self, columns.start, columns.stop))
+        return self._penalised(self.workspace.get(_take_outputs, self, columns.start, columns.stop), columns)
 
-    def _penalised(self, other: "ConvexProblem") -> "ConvexProblem":
-        """Return another problem with the penalty of this one."""
-        return other._replace(penalty=self.penalty, l1_strength=self.l1_strength, l2_strength=self.l2_strength)
+    def _penalised(self, other: "ConvexProblem", columns: slice = slice(None)) -> "ConvexProblem":
+        """Return another problem, of some outputs of this one, with the penalty of this one."""
+        centre = None if self.centre is None else self.centre[:, columns]
+        strengths = {"l1_strength": self.l1_strength, "l2_strength": self.l2_strength}
+        return other._replace(penalty=self.penalty, centre=centre, **strengths)
+
+    def _checked_centre(self, centre: Array | None) -> Tensor | None:
+        """Return a centre in float64 that fits atoms and outputs, beside a quadratic."""
+        _check_quadratic(centre, self.l2_strength)
+        if centre is None:
+            return None
+        checked = as_tensor("the centre", centre).to(self.row_weight, copy=True)
+        expected = (self.dictionary.n_atoms, self.n_outputs)
+        if tuple(checked.shape) != expected:
+            raise InvalidInputError(
+                f"expected a centre of shape {expected}, one number per atom and output, got {tuple(checked.shape)}"
+            )
+        if not bool(checked.isfinite().all()):
+            raise InvalidInputError("expected a centre of finite numbers, got NaN or infinite values")
+        return checked
 
     def _by_head(self, function: Callable[[Head], Tensor]) -> Tensor:
         return torch.cat([function(head) for head in self.heads], dim=1)
@@ -487,7 +570,8 @@ class ConvexProblem:
         """Return sizes and terms on one line."""
         losses = " + ".join(head.loss.name for head in self.heads)
         n_rows, n_atoms, n_outputs = self.shape
-        quadratic = f" + {self.l2_strength:g}·½‖W‖²" if self.l2_strength else ""
+        difference = "W" if self.centre is None else "W − W₀"
+        quadratic = f" + {self.l2_strength:g}·½‖{difference}‖²" if self.l2_strength else ""
         return (
             f"ConvexProblem({n_rows} rows × {n_atoms} atoms → {n_outputs} outputs, {losses} + "
             f"{self.l1_strength:g}·{self.penalty.name}{quadratic}{', intercept' if self.intercept else ''})"
@@ -505,7 +589,7 @@ def _null_correlation(problem: ConvexProblem) -> Tensor:
 
 
 def _critical_strength(problem: ConvexProblem) -> float:
-    norm = float(problem.penalty.dual_norm(problem.null_correlation))
+    norm = float(problem.penalty.dual_norm(problem.null_slope))
     mass = float((problem.row_weight @ problem.null_dual.abs()).max())
     # Constant atoms beside an intercept explain nothing: their correlation is rounding, a share of the dual's mass.
     return norm if norm > 1e-14 * mass else 0.0
@@ -539,6 +623,14 @@ def _merge_rows(problem: ConvexProblem) -> tuple[ConvexProblem, Tensor]:
     row_of_group[kept] = torch.arange(len(kept), device=kept.device)
     reduced = problem.take_rows(groups.first[kept])._replace(row_weight=weight[kept])
     return reduced, row_of_group[groups.inverse]
+
+
+def _check_quadratic(centre: Array | None, l2_strength: float) -> None:
+    if centre is not None and not l2_strength:
+        raise InvalidInputError(
+            "expected l2_strength above zero for a centre, got 0: only the quadratic of penalty='elastic-net' or "
+            "'group-elastic-net' has one"
+        )
 
 
 def _check_contrast(heads: tuple[Head, ...], is_weighted: Tensor | None) -> None:

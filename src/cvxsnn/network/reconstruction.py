@@ -169,6 +169,11 @@ class Proof:
         problem = solution.problem
         if problem.dictionary.witnesses is None:
             raise InvalidInputError("expected a solution over witnesses, got one over a plain array")
+        if problem.centre is not None:
+            raise InvalidInputError(
+                "expected a solution whose quadratic draws to zero, got one with a centre, which a proof does not "
+                "contain: keep the solution itself, with its certificate"
+            )
         return cls(
             witnesses=problem.dictionary.witnesses,
             support=problem.dictionary.column_of_atom[solution.support],

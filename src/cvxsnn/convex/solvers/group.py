@@ -120,7 +120,8 @@ class _SmoothedSearch:
             bound, feasible = max((bound, feasible), from_slopes, key=lambda pair: pair[0])
         if bound > self.best_bound:
             self.best_bound, self.best_dual = bound, feasible
-        norms = problem.penalty.atom_norms(problem.correlation(dual)).masked_fill(self.working, 0.0)
+        slope = problem.correlation(dual) + problem.quadratic_slope(self.coef)
+        norms = problem.penalty.atom_norms(slope).masked_fill(self.working, 0.0)
         most = max(_TUNING.least_newcomers, int(_TUNING.newcomer_share * self.working.sum()))
         n_new = min(int((norms > strength).sum()), most)
         self.working[torch.topk(norms, n_new).indices] = True
@@ -148,7 +149,7 @@ class _SmoothedSearch:
         unit, unit_short = value / eta, short / eta_short
 
         dual = self.smooth.unit_dual(self.scores)
-        gradient = problem.correlation(dual)[atoms] + strength * unit + ridge * value
+        gradient = problem.correlation(dual)[atoms] + strength * unit + problem.quadratic_slope(self.coef)[atoms]
         if problem.intercept:
             gradient = torch.cat((gradient, (problem.row_weight @ dual)[None]))
         curvature = torch.where(
@@ -195,7 +196,8 @@ class _SmoothedSearch:
             coef = self.coef[atoms] + step * d_coef[atoms]
             penalty = self.problem.l1_strength * _smooth_norm(coef.norm(dim=1), self.epsilon).sum()
             if self.problem.l2_strength:
-                penalty = penalty + 0.5 * self.problem.l2_strength * coef.square().sum()
+                away = coef if self.problem.centre is None else coef - self.problem.centre[atoms]
+                penalty = penalty + 0.5 * self.problem.l2_strength * away.square().sum()
             return float(self.smooth.loss_value(self.scores + step * d_scores) + penalty)
 
         return backtrack(objective, predicted)

@@ -3,17 +3,17 @@ r"""Hinge loss with the L1 penalty or the elastic net: a primal-dual interior-po
 With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
 
 .. math::
-    \min_{w, \xi \ge 0} \omega^\top \xi + s \|w\|_1 + \tfrac{r}{2} \|w\|_2^2
+    \min_{w, \xi \ge 0} \omega^\top \xi + s \|w\|_1 + \tfrac{r}{2} \|w - w_0\|_2^2
     \;\text{ s.t. }\; Zw + \xi \ge 1, \qquad
-    \max_{0 \le \alpha \le \omega, w} 1^\top \alpha - \tfrac{r}{2} \|w\|_2^2
-    \;\text{ s.t. }\; |Z^\top \alpha - rw| \le s .
+    \max_{0 \le \alpha \le \omega, w} 1^\top \alpha - \tfrac{r}{2} (\|w\|_2^2 - \|w_0\|_2^2)
+    \;\text{ s.t. }\; |Z^\top \alpha - r(w - w_0)| \le s .
 
 For r = 0 both have strictly feasible points that are easy to write down, so only the four complementarity products are
 left to drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the
 atoms (Mehrotra's predictor and corrector share it). For r > 0 the coefficients occur in the dual as well, so both
-points take steps of one length, and :math:`Z^\top \alpha - rw` is a separate variable: inside its bounds from the
-start, and equal to this expression at the end. For s = 0 that variable is zero, and the coefficients are free, as an
-intercept always is.
+points take steps of one length, and :math:`Z^\top \alpha - r(w - w_0)` is a separate variable: inside its bounds from
+the start, and equal to this expression at the end. For s = 0 that variable is zero, and the coefficients are free, as
+an intercept always is.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ...dictionary.products import self_product
-from ..certificate import lower_bound
+from ..certificate import lower_bound, relative_gap
 from ..problem import ConvexProblem
 from .base import Budget, Solver, SolverResult, Status, check_dense
 
@@ -56,7 +56,7 @@ class InteriorPoint(Solver):
     max_iterations = 200
 
     def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
-        """Minimise a problem of one output. The start is not used."""
+        """Minimise a problem of one output. Steps begin inside of the bounds; a start is used beside a centre only."""
         check_dense(problem, "the interior-point method")
         (head,), tolerance = problem.heads, budget.tolerance
         labels, weight = head.targets[:, 0], head.weight * problem.row_weight
@@ -69,7 +69,14 @@ class InteriorPoint(Solver):
             is_intercept[-1] = True
         ridge = torch.where(is_intercept, 0.0, problem.l2_strength).to(margin)
         best, strength = _Best(problem, margin, weight, is_intercept), problem.l1_strength
-        state = _State.inside(margin, weight, strength, ridge, is_intercept)
+        centre = torch.zeros_like(ridge)
+        if problem.centre is not None:
+            centre[~is_intercept] = problem.centre[:, 0]
+        state = _State.inside(margin, weight, strength, ridge, centre, is_intercept)
+        if problem.centre is not None:
+            # Interior points tend to an optimum of zero, at which every row has its margin, without reaching it.
+            start = torch.cat((coef[:, 0], intercept)) if problem.intercept else coef[:, 0]
+            best.offer(start, best.alpha)
         status = Status.ITERATION_LIMIT
         for _ in range(budget.max_iterations):
             coef = state.sparse_coef(strength)
@@ -107,13 +114,14 @@ class _Best:
     def __init__(self, problem: ConvexProblem, margin: Tensor, weight: Tensor, is_intercept: Tensor) -> None:
         self._problem, self._margin, self._weight, self._is_intercept = problem, margin, weight, is_intercept
         # At zero coefficients every hinge is one.
-        self.coef, self.primal = margin.new_zeros(margin.shape[1]), float(weight.sum())
+        self.coef = margin.new_zeros(margin.shape[1])
+        self.primal = float(weight.sum() + problem.penalty_value(self.coef[~is_intercept, None]))
         self.alpha, self.dual = torch.zeros_like(weight), 0.0
         self._dense, self._dense_primal = self.coef, inf
 
     @property
     def relative_gap(self) -> float:
-        return (self.primal - self.dual) / self.primal
+        return relative_gap(self.primal, self.dual)
 
     def offer(self, coef: Tensor, alpha: Tensor) -> None:
         """Keep coefficients and dual variable if they are better; the dual variable is made feasible first."""
@@ -142,16 +150,18 @@ class _Best:
 
     def _trimmed(self, coef: Tensor, cost: float) -> Tensor:
         """Return the coefficients without the smallest, at a loss that rises by no more than a cost."""
-        # A hinge has slope one at most, so dropping w_j raises the loss by at most |w_j| Σ_i ω_i |z_ij|.
+        # A hinge has slope one at most, so dropping w_j raises the loss by at most |w_j| Σ_i ω_i |z_ij|, and the
+        # quadratic by at most r |w_j w₀_j|.
         slope = (self._weight @ self._margin.abs()).masked_fill(self._is_intercept, inf)
+        if self._problem.centre is not None:
+            slope[~self._is_intercept] += self._problem.l2_strength * self._problem.centre[:, 0].abs()
         costs, order = (slope * coef.abs()).sort()
         return coef.index_fill(0, order[costs.cumsum(0) <= cost], 0.0)
 
     def _objective(self, coef: Tensor) -> float:
         excess = (1 - self._margin @ coef).clamp_min(0)
         atoms, problem = coef[~self._is_intercept, None], self._problem
-        penalty = problem.penalty.value(atoms, problem.l1_strength, problem.l2_strength)
-        return float(self._weight @ excess + penalty)
+        return float(self._weight @ excess + problem.penalty_value(atoms))
 
     def _linear_dual(self, alpha: Tensor) -> tuple[float, Tensor]:
         alpha = torch.minimum(alpha.clamp_min(0), self._weight)
@@ -198,15 +208,15 @@ class _State:
     """A primal-dual pair that is strictly inside of all bounds, with slacks that are variables of their own.
 
     ``coef`` is w, ``positive − negative`` as well, ``slack`` is Zw + ξ − 1, ``excess`` is ξ, ``alpha`` the dual
-    variable, ``pull`` is Zᵀα − rw − ``residual``, and zero if ``is_free``. ``ridge`` is r, zero for an
-    intercept.
+    variable, ``pull`` is Zᵀα − r(w − w₀) − ``residual``, and zero if ``is_free``. ``ridge`` is r, zero for an
+    intercept, ``centre`` is w₀.
     """
 
     def __init__(
-        self, margin: Tensor, ridge: Tensor, is_free: Tensor, alpha: Tensor, pull: Tensor, half: float
+        self, margin: Tensor, ridge: Tensor, centre: Tensor, is_free: Tensor, alpha: Tensor, pull: Tensor, half: float
     ) -> None:
         n_rows, n_columns = margin.shape
-        self.ridge, self.is_free, self.alpha = ridge, is_free, alpha
+        self.ridge, self.centre, self.is_free, self.alpha = ridge, centre, is_free, alpha
         self.is_linear = not bool(ridge.any())
         self.coef = margin.new_zeros(n_columns)
         self.positive, self.negative = margin.new_full((n_columns,), half), margin.new_full((n_columns,), half)
@@ -214,7 +224,9 @@ class _State:
         self._set_pull(margin, pull)
 
     @classmethod
-    def inside(cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, is_intercept: Tensor) -> "_State":
+    def inside(
+        cls, margin: Tensor, weight: Tensor, strength: float, ridge: Tensor, centre: Tensor, is_intercept: Tensor
+    ) -> "_State":
         """Return a state inside of all bounds: zero coefficients made of equal halves, a multiple of the row weights.
 
         For r = 0 the multiple is so small that there is no residual. For r > 0 the halves are such that the products of
@@ -229,16 +241,16 @@ class _State:
             alpha = 0.5 * weight
             pull = (0.5 * correlation).clamp(-0.5 * strength, 0.5 * strength)
             half = max(1.0, float(alpha.mean()) / strength) if strength else 1.0
-            return cls(margin, ridge, is_free, alpha, pull, half)
+            return cls(margin, ridge, centre, is_free, alpha, pull, half)
         largest = float(correlation[~is_intercept].abs().max())
         share = 0.5 * min(1.0, strength / largest) if largest > 0 else 0.5
-        return cls(margin, ridge, is_intercept, share * weight, share * correlation, 1.0)
+        return cls(margin, ridge, centre, is_intercept, share * weight, share * correlation, 1.0)
 
     def _set_pull(self, margin: Tensor, pull: Tensor) -> None:
         """Set the pull, for r = 0 to the correlation, which leaves no residual but that of free coefficients."""
         correlation = margin.T @ self.alpha
         self.pull = (correlation if self.is_linear else pull).masked_fill(self.is_free, 0.0)
-        self.residual = correlation - self.ridge * self.coef - self.pull
+        self.residual = correlation - self.ridge * (self.coef - self.centre) - self.pull
 
     def sparse_coef(self, strength: float) -> Tensor:
         """Return the coefficients, with those set to zero whose halves are smaller than their dual slacks."""

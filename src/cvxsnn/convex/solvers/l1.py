@@ -6,7 +6,7 @@ r"""The L1 norm, with a quadratic or without, for smooth losses. Newton's method
 directions. Coefficients W that the loss sees and coefficients Z that the norm sees are drawn together:
 
 .. math::
-    W &\leftarrow \arg\min_W\ F(DW + b) + \tfrac{r}{2} \|W\|^2 + \tfrac{\rho}{2} \|W - Z + U\|^2, \\
+    W &\leftarrow \arg\min_W\ F(DW + b) + \tfrac{r}{2} \|W - W_0\|^2 + \tfrac{\rho}{2} \|W - Z + U\|^2, \\
     Z &\leftarrow \mathrm{prox}(W + U), \qquad U \leftarrow U + W - Z .
 
 The first step is ridge: one Cholesky factor for all outputs of a squared loss, one Newton step by conjugate gradients
@@ -85,7 +85,7 @@ class ActiveSet(Solver):
     def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a problem of one head; outputs are independent of each other."""
         (head,) = problem.heads
-        linear, strength = -problem.null_correlation / head.weight, problem.l1_strength / head.weight
+        linear, strength = -problem.null_slope / head.weight, problem.l1_strength / head.weight
         coef, n_done = coef.clone(), 0
         if problem.l1_strength >= _TUNING.few_above * problem.critical_strength and not has_gram(problem):
             while n_done < problem.n_outputs:
@@ -128,8 +128,10 @@ def _solve_few(problem: ConvexProblem, output: int, linear: Tensor, deadline: fl
         residual = dictionary.matvec(coef[:, None])[:, 0] - targets
         if problem.intercept:
             residual = residual - weight @ residual
-        # Atoms that are not chosen have zero coefficients, so the quadratic adds nothing to their gradient.
+        # Only the gradient of atoms that are not chosen counts, and their coefficients are zero.
         gradient = dictionary.rmatvec((weight * residual)[:, None])[:, 0]
+        if problem.centre is not None:
+            gradient = gradient - problem.l2_strength / head.weight * problem.centre[:, output]
         n_new *= 2
     return None
 
@@ -208,7 +210,7 @@ class ADMM(Solver):
             return steps.coef
 
         # The multiplier of W = Z is a subgradient of s‖Z‖₁, so its entries are at most s.
-        multiplier = -(steps.correlation + problem.l2_strength * steps.coef).clamp(-strength, strength)
+        multiplier = -(steps.correlation + problem.quadratic_slope(steps.coef)).clamp(-strength, strength)
         rho = _first_rho(strength, problem.l2_strength, steps.coef)
         alternation = _alternate(pull, coef, multiplier, strength, rho, problem.l2_strength)
         z = coef

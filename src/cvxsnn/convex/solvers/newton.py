@@ -80,7 +80,7 @@ class Newton(Solver):
         for _ in range(budget.max_iterations):
             dual = problem.unit_dual(point.scores)
             correlation = problem.correlation(dual)
-            slope = correlation + problem.l2_strength * point.coef if problem.l2_strength else correlation
+            slope = correlation + problem.quadratic_slope(point.coef) if problem.l2_strength else correlation
             largest = float(slope.abs().max())
             # Far from the goal, aim at a larger strength first: the working set then grows to its size from below.
             before, level = level, max(problem.l1_strength, min(level, _TUNING.level_factor * largest))
@@ -102,7 +102,7 @@ class Newton(Solver):
                 status = Status.TIME_LIMIT
                 break
             precision = rough if gap > _TUNING.rough_above and n_idle == 0 else torch.float64
-            target = _newton_point(problem, point, correlation, level, precision, budget.deadline)
+            target = _newton_point(problem, point, slope, level, precision, budget.deadline)
             moved = _line_search(problem, point, target, level)
             if moved is not None:
                 point = moved
@@ -117,19 +117,19 @@ class Newton(Solver):
 
 
 def _objective(problem: ConvexProblem, point: _Point, strength: float) -> float:
-    return float(problem.loss_value(point.scores) + problem.penalty.value(point.coef, strength, problem.l2_strength))
+    return float(problem.loss_value(point.scores) + problem.penalty_value(point.coef, strength))
 
 
 def _newton_point(
     problem: ConvexProblem,
     point: _Point,
-    correlation: Tensor,
+    slope: Tensor,
     strength: float,
     precision: torch.dtype,
     deadline: float,
 ) -> _Point:
-    """Return the minimiser of the second-order model over the working set."""
-    working = _working_set(point.coef, correlation, strength)
+    """Return the minimiser of the second-order model over the working set; ``slope`` is that of loss and quadratic."""
+    working = _working_set(point.coef, slope, strength)
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
     distinct, column = torch.unique(atoms, return_inverse=True)
     if problem.intercept:
@@ -147,12 +147,12 @@ def _newton_point(
     entries = (distinct[column[is_coef]], outputs[is_coef])
     value = point.intercept[outputs].clone()
     value[is_coef] = point.coef[entries]
-    slope = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
-    slope[is_coef] = correlation[entries]
+    gradient = (problem.row_weight @ problem.unit_dual(point.scores))[outputs]
+    gradient[is_coef] = slope[entries]
     hessian = loss_hessian(problem, problem.curvature(point.scores), distinct, column, outputs, precision)
-    linear = hessian @ value - slope  # the penalty's quadratic adds as much to the product as to the slope
     if problem.l2_strength:
         hessian.diagonal().add_(problem.l2_strength * is_coef.to(hessian))
+    linear = hessian @ value - gradient
     tolerance = value.new_full((1,), 1e-10 * strength)
     strengths = strength * is_coef.to(value)
     (solved,) = minimise_l1_quadratic(
@@ -164,13 +164,13 @@ def _newton_point(
     return _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
 
 
-def _working_set(coef: Tensor, correlation: Tensor, strength: float) -> Tensor:
+def _working_set(coef: Tensor, slope: Tensor, strength: float) -> Tensor:
     """Return the active coefficients and the worst violators, at most one per atom and few more than are active.
 
     Near-copies of a useful atom violate optimality as much as it does, until it has been admitted.
     """
     active = coef != 0
-    violation = torch.where(active, 0.0, correlation.abs() - strength)
+    violation = torch.where(active, 0.0, slope.abs() - strength)
     worst, output = violation.max(1)
     n_new = min(int((worst > 0).sum()), max(_TUNING.least_newcomers, int(_TUNING.newcomer_share * active.sum())))
     atoms = torch.topk(worst, n_new).indices
@@ -182,7 +182,7 @@ def _line_search(problem: ConvexProblem, point: _Point, target: _Point, strength
     """Return the point after a step that lowers the objective enough; None if there is none."""
     gradient = problem.row_weight[:, None] * problem.unit_dual(point.scores)
     # The penalty is convex: its change over the whole step bounds its slope at the start.
-    before, after = (problem.penalty.value(p.coef, strength, problem.l2_strength) for p in (point, target))
+    before, after = (problem.penalty_value(p.coef, strength) for p in (point, target))
     predicted = float((gradient * (target.scores - point.scores)).sum()) + float(after - before)
     step = backtrack(lambda step: _objective(problem, point.towards(target, step), strength), predicted)
     return point.towards(target, step) if step else None

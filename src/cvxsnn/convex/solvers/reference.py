@@ -73,9 +73,10 @@ class _Descent:
         while self.n_iterations < self.budget.max_iterations:
             self.n_iterations += 1
             dual = problem.unit_dual(self.columns @ ahead_coef + ahead_intercept) * problem.row_weight[:, None]
-            moved = problem.penalty.descend(
-                ahead_coef - step * (self.columns.T @ dual), step, problem.l1_strength, problem.l2_strength
-            )
+            slope = self.columns.T @ dual
+            if problem.centre is not None:  # the rest of the quadratic is that without a centre
+                slope = slope - problem.l2_strength * problem.centre
+            moved = problem.penalty.descend(ahead_coef - step * slope, step, problem.l1_strength, problem.l2_strength)
             shifted = ahead_intercept - step * dual.sum(0) if problem.intercept else intercept
             # Restart when the momentum points uphill.
             uphill = ((ahead_coef - moved) * (moved - coef)).sum()

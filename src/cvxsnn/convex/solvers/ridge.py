@@ -30,7 +30,7 @@ from torch import Tensor
 from ...core.memory import available_bytes, check_fits, dense_bytes, symmetric_bytes
 from ...dictionary.products import assemble, self_product
 from ..certificate import bound_at, lower_bound, relative_gap
-from ..linear import FactorInPlace, factorise, is_wide, row_products, solve_ridge, weighted_gram
+from ..linear import FactorInPlace, factorise, from_centre, is_wide, row_products, solve_ridge, weighted_gram
 from ..problem import ConvexProblem
 from .base import Budget, Solver, SolverResult, Status, is_late
 
@@ -63,8 +63,10 @@ class DirectRidge(Solver):
 
     def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a problem of one head, exactly up to rounding."""
-        solved = _solve_by_rows(problem) if is_wide(problem) else _solve_by_columns(problem)
-        coef = coef if solved is None else solved
+        moved = from_centre(problem)
+        solved = _solve_by_rows(moved) if is_wide(moved) else _solve_by_columns(moved)
+        if solved is not None:
+            coef = solved if problem.centre is None else problem.centre + solved
         status = Status.STALLED if solved is None else Status.CONVERGED
         return SolverResult(coef, best_intercept(problem, coef), status)
 
@@ -241,7 +243,7 @@ class RidgeSteps:
         ridge = problem.l2_strength + self._rho + self._damping
         system = _System(self._columns, self.scores, ridge)
         self._columns.update(system.row_curvature(), ridge)
-        slope = self.correlation + problem.l2_strength * self.coef + self._rho * (self.coef - self._centre)
+        slope = self.correlation + problem.quadratic_slope(self.coef) + self._rho * (self.coef - self._centre)
         gradient = torch.cat((slope, (problem.row_weight @ self.dual)[None]))
         solved = _conjugate_gradients(
             system,
@@ -273,7 +275,7 @@ class RidgeSteps:
         def slope(step: float) -> float:
             of_loss = (problem.unit_dual(self.scores + step * d_scores) * weighted).sum()
             coef = self.coef + step * move
-            pull = problem.l2_strength * coef + self._rho * (coef - self._centre)
+            pull = problem.quadratic_slope(coef) + self._rho * (coef - self._centre)
             return float(of_loss + (pull * move).sum())
 
         first = slope(0.0)

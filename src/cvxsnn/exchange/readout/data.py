@@ -32,6 +32,9 @@ ProgressCallback = Callable[[str, int, int], None]
 DENSE_BYTES = 2**30
 """Spike counts are float64 up to this size: several times as fast as unpacking bits for every product."""
 
+_PLACEHOLDER = 1e-100
+"""A strength beside which everything else is large."""
+
 
 class Batches:
     """Batches of inputs and targets, from arrays or from a loader.
@@ -162,14 +165,25 @@ class ReadoutData:
     model_accuracy: float | None
     notes: list[str]
 
-    def problem(self, penalty: str, intercept: bool) -> ConvexProblem:
-        """Build the convex program over all rows, at strengths that still have to be set."""
-        return ConvexProblem(self.dictionary, self.values, self.loss, penalty=penalty, intercept=intercept)
+    def problem(self, penalty: str, intercept: bool, centre: Tensor | None = None) -> ConvexProblem:
+        """Build the convex program over all rows, at strengths that still have to be set.
+
+        The quadratic draws to the layer's weights ``centre``, of shape (n_outputs, n_inputs), if there are any.
+        """
+        problem = ConvexProblem(self.dictionary, self.values, self.loss, penalty=penalty, intercept=intercept)
+        if centre is None:
+            return problem
+        # So weak that the critical strength, the unit of strengths that are chosen, is that of the loss alone.
+        return problem.with_strength(problem.l1_strength, _PLACEHOLDER).with_centre(self.coef(centre))
+
+    def coef(self, weight: Tensor) -> Tensor:
+        """Return the layer's weights as coefficients; neurons with equal spikes add up."""
+        coef = weight.new_zeros(self.dictionary.n_atoms, len(weight))
+        return coef.index_add_(0, self.dictionary.atom_of_column, weight.T)
 
     def outputs(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the layer's output for every row."""
-        coef = weight.new_zeros(self.dictionary.n_atoms, len(weight))
-        return self.dictionary.matvec(coef.index_add_(0, self.dictionary.atom_of_column, weight.T)) + bias
+        return self.dictionary.matvec(self.coef(weight)) + bias
 
     def score(self, weight: Tensor, bias: Tensor) -> ReadoutScore:
         """Score the layer with weights of shape (n_outputs, n_inputs)."""

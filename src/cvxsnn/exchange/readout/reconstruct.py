@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from ...convex.losses import LOSSES
 from ...convex.objective import Objective
-from ...core.checks import Array, check_choice, check_positive_int, check_type
+from ...core.checks import Array, check_bool, check_choice, check_positive_int, check_type
 from ...core.errors import InvalidInputError, first_line
 from ...core.seeds import check_seed
 from ...fitting.program import Program, Strengths
@@ -45,6 +45,7 @@ def reconstruct_readout(
     reset: Callable[[nn.Module], None] | None = None,
     decide: Decide | None = None,
     penalty: str = "l1",
+    centre: bool = False,
     copy_model: bool = False,
     batch_size: int = 128,
     tol: float = 1e-6,
@@ -86,6 +87,9 @@ def reconstruct_readout(
         largest output decides, summed over the steps if there are any.
     penalty : "l1", "group", "elastic-net" or "group-elastic-net"
         Penalise single weights, or all weights of a neuron together. The elastic nets add half the sum of squares.
+    centre : bool
+        Whether the squares of an elastic net are those of the differences from the layer's own weights. A large
+        ``l2_strength`` then keeps these weights, and a small one forgets them.
     copy_model : bool
         Whether to leave the model as it is and change a copy.
     batch_size : int
@@ -121,6 +125,11 @@ def reconstruct_readout(
     True
     """
     program = Program(Objective("squared"), penalty, l1_strength, l2_strength, tol=tol)  # solve_readout sets the loss
+    if check_bool("centre", centre) and not program.has_quadratic:
+        raise InvalidInputError(
+            f"expected penalty='elastic-net' or 'group-elastic-net' with centre=True, got {penalty!r}, which has no "
+            "quadratic to draw to the layer's weights"
+        )
     check_seed(seed)
     check_choice("layout", layout, get_args(Layout))
     check_choice("readout", readout, ("mean", "last"))
@@ -138,10 +147,11 @@ def reconstruct_readout(
         runner, notes = probe(runner, last_layer, opening, seed, is_named=layer is not None)
         data = record(runner, last_layer, batches, readout, loss, notify)
     notes += data.notes
-    before = replace(data.score(*last_layer.read()), model_accuracy=data.model_accuracy)
+    weight, bias = last_layer.read()
+    before = replace(data.score(weight, bias), model_accuracy=data.model_accuracy)
 
     program = replace(program, intercept=last_layer.bias is not None)
-    solution = solve_readout(data, program, before.loss, seed, notify)
+    solution = solve_readout(data, program, before.loss, seed, notify, weight if centre else None)
     solved = data.layer_weights(solution)
     after = data.score(*last_layer.rounded(*solved))  # judged in the precision in which the layer stores it
 

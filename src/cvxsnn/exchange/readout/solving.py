@@ -3,6 +3,8 @@
 from dataclasses import replace
 from functools import partial
 
+from torch import Tensor
+
 from ...convex import Solution, solve
 from ...convex.objective import Objective
 from ...fitting.choosing import choose
@@ -15,11 +17,19 @@ _HALVINGS = 24
 
 
 def solve_readout(
-    data: ReadoutData, program: Program, loss_before: float, seed: int, notify: ProgressCallback
+    data: ReadoutData,
+    program: Program,
+    loss_before: float,
+    seed: int,
+    notify: ProgressCallback,
+    centre: Tensor | None = None,
 ) -> Solution:
-    """Solve for the read-out at the given strengths, or at those that do best held out and lower the training loss."""
+    """Solve for the read-out at the given strengths, or at those that do best held out and lower the training loss.
+
+    The quadratic draws to the layer's weights ``centre``, of shape (n_outputs, n_inputs), or to zero.
+    """
     program = replace(program, objective=Objective(data.loss), n_strengths=9, smallest_ratio=1e-4)
-    problem = data.problem(program.penalty, program.intercept)
+    problem = data.problem(program.penalty, program.intercept, centre)
     if program.is_fixed:
         (norm,), (quadratic, *_) = program.norms(), program.quadratics()
         return solve(problem.with_strength(norm, quadratic), program.tol)
