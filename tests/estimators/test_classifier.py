@@ -1,6 +1,9 @@
 """Labels, scores and probabilities, class weights, and losses for real targets."""
 
+from functools import partial
+
 import numpy as np
+import pandas
 import pytest
 from estimators.samples import FITTED, LABELS, SEQUENCES, THREE_LABELS, assert_certified_again
 from sklearn.utils.class_weight import compute_sample_weight
@@ -99,9 +102,36 @@ def test_predictions_are_the_labels_that_were_given(names):
     assert np.mean(predicted == labels) >= EASY_SCORE
 
 
-def test_labels_may_be_a_list_of_strings():
-    labels = ["up" if label else "down" for label in LABELS]
-    assert set(classifier().fit(SEQUENCES, labels).predict(SEQUENCES)) == {"up", "down"}
+NEEDS_NUMPY_2 = pytest.mark.skipif(np.__version__ < "2", reason="older versions of NumPy have no such type")
+TEXTS = ["up" if label else "down" for label in LABELS]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        pytest.param(list, id="list"),
+        pytest.param(partial(np.array, dtype=object), id="objects"),
+        pytest.param(lambda texts: np.array(texts, dtype="T"), id="StringDType", marks=NEEDS_NUMPY_2),
+        pytest.param(pandas.Series, id="Series"),
+        pytest.param(partial(pandas.Series, dtype=object), id="Series of objects"),
+        pytest.param(partial(pandas.Series, dtype="category"), id="Series of categories"),
+    ],
+)
+def test_text_is_predicted_as_an_array_that_files_can_hold(wrap, tmp_path):
+    model = classifier().fit(SEQUENCES, wrap(TEXTS))
+    save(model, tmp_path / "model")
+    for own in (model, load(tmp_path / "model")):
+        predicted = own.predict(SEQUENCES)
+        assert predicted.dtype == model.classes_.dtype == "<U4"
+        np.savez(tmp_path / "predicted.npz", y=predicted)
+        with np.load(tmp_path / "predicted.npz", allow_pickle=False) as file:
+            assert np.mean(file["y"] == TEXTS) >= EASY_SCORE
+
+
+def test_labels_that_differ_in_a_null_character_at_the_end_stay_apart():
+    labels = ["up" if label else "up\0" for label in LABELS]
+    predicted = classifier().fit(SEQUENCES, labels).predict(SEQUENCES)
+    assert np.mean([own == label for own, label in zip(predicted, labels, strict=True)]) >= EASY_SCORE
 
 
 # Scores and probabilities.

@@ -81,7 +81,7 @@ def test_arrays_of_other_libraries_are_sequences():
         (pandas.Series([True, False] * 12, dtype="boolean"), "b"),
         (pandas.DataFrame({"y": pandas.array([True, False] * 12, dtype="boolean")})["y"], "b"),
         (pandas.Series([1.0, 2.0] * 12, dtype="Float64"), "f"),
-        (pandas.Series(["a", "b"] * 12, dtype="string"), "O"),
+        (pandas.Series(["a", "b"] * 12, dtype="string"), "U"),
         (pandas.Series([3, 4] * 12, dtype="category"), "i"),
         (pandas.Series([3, 4] * 12, dtype="int64[pyarrow]"), "i"),
     ],

@@ -218,7 +218,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
         y = as_array("labels", y)
         dtypes = y.dtypes if hasattr(y, "dtypes") and y.ndim == 2 else [getattr(y, "dtype", None)]
-        if isinstance(y, list):
+        if isinstance(y, list) or (isinstance(y, np.ndarray) and y.dtype.kind == "T"):
             y = np.asarray(y, dtype=object)  # else NumPy would make strings of numbers beside strings
         elif any(hasattr(dtype, "na_value") for dtype in dtypes):
             y = y.to_numpy(dtype=object)  # pandas' own integers, truth values and texts: scikit-learn would make floats
@@ -284,9 +284,11 @@ def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         kinds = {type(label).__name__: type(label) for label in labels}
     unsupported = [name for name, kind in kinds.items() if not issubclass(kind, (str, Real, np.bool_))]
     are_text = {issubclass(kind, str) for kind in kinds.values()}
-    if is_object and not unsupported and are_text == {False}:
-        labels = np.asarray(labels.tolist())
-        unsupported = ["object"] if labels.dtype == object else []  # integers of more than 64 bits
+    if is_object and not unsupported and len(are_text) == 1:
+        plain = np.asarray(labels.tolist())
+        unsupported = ["object"] if plain.dtype == object else []  # integers of more than 64 bits
+        # NumPy drops null characters at the end of a string: labels that have some stay objects.
+        labels = plain if are_text == {False} or (plain == labels).all() else labels
     if unsupported:
         raise InvalidInputError(
             f"expected labels that are numbers or strings, got {unsupported[0]}: convert them, for example by "
