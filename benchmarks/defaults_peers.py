@@ -71,7 +71,6 @@ TRAINED: dict[str, Any] = {
     "method": "sg",
     "hidden": (256,),
     "witnesses": {"decay": Uniform(0.5, 1.0), "threshold": 0.5, "bias": Normal(0.0, 0.3)},
-    "validation_fraction": VALIDATION_SHARE,
 }
 
 
@@ -186,7 +185,7 @@ DEFAULT, MINIROCKET = "default", "MiniRocket"
 CONTENDERS: dict[str, Contender] = {
     DEFAULT: Contender(ours),
     "gaussian": Contender(partial(ours, witnesses="gaussian")),
-    "gaussian-2": Contender(partial(ours, witnesses="gaussian", hidden=(512, 1024), n_subnetworks=4)),
+    "gaussian-2": Contender(partial(ours, witnesses={"n_subnetworks": 4}, hidden=(512, 1024))),
     "surrogate": Contender(surrogate),
     MINIROCKET: Contender(partial(aeons, MINIROCKET), channels_first),
     "MR-Hydra": Contender(partial(aeons, "MR-Hydra"), channels_first),

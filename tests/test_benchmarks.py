@@ -1,12 +1,22 @@
-"""The benchmarks whose numbers are records, on tiny data."""
+"""Arguments in all benchmarks; contenders and benchmarks whose numbers are records, on tiny data."""
 
+import ast
+import importlib
+import inspect
 import json
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
+import benchmarks
+from benchmarks import defaults_peers
+from benchmarks.defaults_peers import CONTENDERS
+from benchmarks.defaults_tasks import Data
 from benchmarks.delayed_training import DelayedNetwork, TrainedLayer, TrainingOptions, train
 from benchmarks.echo_state import LEADERBOARD, EchoStateNetwork
 from benchmarks.forecasting import Forecaster, Settings
@@ -14,6 +24,67 @@ from benchmarks.lines import add_line, read_lines
 from benchmarks.records_surrogate import METHODS, Bench, Case, Effort, build, draw_settings, group_of, patch
 from cvxsnn.data.tasks import digits_seq, mackey_glass, smape
 from cvxsnn.witnesses import delayed_witnesses
+
+
+def value_of(node, module):
+    """Return what a dotted name in a module means there; None if a function may have defined it."""
+    if isinstance(node, ast.Name):
+        return getattr(module, node.id, None)
+    owner = value_of(node.value, module) if isinstance(node, ast.Attribute) else None
+    return getattr(owner, node.attr) if isinstance(owner, (type, ModuleType)) else None
+
+
+def check_call(call, module, passed_on=()):
+    """Raise a TypeError if a function of ours does not accept the arguments of a call, and those that it passes on."""
+    target, arguments = value_of(call.func, module), call.args
+    is_complete = True
+    if target is partial:
+        target, arguments, is_complete = value_of(arguments[0], module), arguments[1:], False
+    is_ours = callable(target) and target.__module__.startswith(("cvxsnn", "benchmarks."))
+    if not is_ours or (isinstance(target, type) and issubclass(target, Exception)):
+        return
+    named = dict.fromkeys((*passed_on, *(keyword.arg for keyword in call.keywords if keyword.arg)))
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            mapping = value_of(keyword.value, module)
+            named |= dict.fromkeys(mapping if isinstance(mapping, dict) else ())
+            is_complete = is_complete and isinstance(mapping, dict)
+    placed = [own for own in arguments if not isinstance(own, ast.Starred)]
+    signature = inspect.signature(target)
+    bind = signature.bind if is_complete and placed == arguments else signature.bind_partial
+    bound = bind(*placed, **named).arguments
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD and target.__module__.startswith("benchmarks."):
+            inside = ast.parse(inspect.getsource(target))
+            for inner in (own for own in ast.walk(inside) if isinstance(own, ast.Call)):
+                if any(own.arg is None and ast.unparse(own.value) == parameter.name for own in inner.keywords):
+                    check_call(inner, inspect.getmodule(target), bound.get(parameter.name, ()))
+
+
+@pytest.mark.parametrize("path", sorted(Path(benchmarks.__file__).parent.glob("[!_]*.py")), ids=lambda path: path.stem)
+def test_arguments_in_benchmarks_exist(path):
+    module = importlib.import_module(f"benchmarks.{path.stem}")
+    for call in ast.walk(ast.parse(path.read_text())):
+        if isinstance(call, ast.Call):
+            try:
+                check_call(call, module)
+            except TypeError as error:
+                pytest.fail(f"{path.name}:{call.lineno}: {ast.unparse(call)}: {error}")
+
+
+@pytest.mark.filterwarnings("ignore")  # of other libraries, as in the benchmark
+@pytest.mark.parametrize("name", ["default", "gaussian", "gaussian-2", "surrogate", "reservoir", "logistic"])
+def test_contenders_learn(name, monkeypatch):
+    for effort in ("EPOCHS", "STEPS"):
+        monkeypatch.setattr(defaults_peers, effort, 5)
+    inputs, labels = np.random.default_rng(0).normal(size=(40, 10, 2)), np.arange(40) % 2
+    inputs += labels[:, None, None]
+    data = CONTENDERS[name].prepare(Data(inputs, labels, inputs, labels))
+    try:
+        fitted = CONTENDERS[name].fit(data.X, data.y, 0, 1)
+    except ModuleNotFoundError as missing:
+        pytest.skip(f"needs {missing.name}")
+    assert np.mean(fitted.predict(data.X_test) == labels) > 0.8
 
 
 def test_lines_that_were_changed_or_cut_off_are_not_read(tmp_path):
