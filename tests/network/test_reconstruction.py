@@ -333,6 +333,15 @@ def test_a_plain_array_has_nothing_to_certify_again():
         Proof.of(solution, Objective("squared"))
 
 
+def test_proof_of_a_solution_over_a_part_of_the_atoms_is_refused():
+    dictionary = build_dictionary(gaussian_witnesses(2, (9,)), np.random.default_rng(0).normal(size=(12, 4, 2)))
+    problem = ConvexProblem(dictionary, np.linspace(-1, 1, 12), "squared", l1_strength=0.01)
+    solution = solve(problem.take_atoms(torch.tensor([3, 1])))
+    assert solution.certificate.scope == "selected"
+    with pytest.raises(InvalidInputError, match="over all atoms of its witnesses, got one over 2 of them"):
+        Proof.of(solution, Objective("squared"))
+
+
 def test_proof_of_a_solution_with_a_centre_is_refused():
     inputs = np.random.default_rng(0).normal(size=(20, 4, 2))
     dictionary = build_dictionary(gaussian_witnesses(2, (8,), seed=0), inputs)

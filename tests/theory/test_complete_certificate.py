@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -259,6 +260,26 @@ def test_scope_says_whether_the_dictionary_is_complete():
         assert (
             certificate.scope == solve(problem).certificate.scope == ("complete" if name == "complete" else "sampled")
         )
+
+
+def test_a_part_of_all_atoms_is_not_complete():
+    rng = np.random.default_rng(0)
+    complete = complete_dictionary(draw_sequences(rng, 5, 2, 1), LIFFamily(0.5))
+    targets, rows, everything = rng.normal(size=5), torch.tensor([3, 1]), torch.arange(complete.n_atoms).flip(0)
+    problem = ConvexProblem(complete, targets, "squared", 0.1)
+    edited = replace(complete, patterns=complete.patterns[everything])
+    scopes = {
+        "complete": problem,
+        "in another order": problem.take_atoms(everything),
+        "on fewer rows": problem.take_rows(rows),
+        "two": problem.take_atoms(everything[:2]),
+        "two, on fewer rows": problem.take_atoms(everything[:2]).take_rows(rows),
+        "all but one, of few rows": problem.take_rows(rows).take_atoms(everything[1:]),
+        "edited": ConvexProblem(edited, targets, "squared", 0.1),
+    }
+    found = {name: solve(part).certificate.scope for name, part in scopes.items()}
+    are_complete = dict.fromkeys(("complete", "in another order", "on fewer rows"), "complete")
+    assert found == dict.fromkeys(scopes, "selected") | are_complete | {"edited": "sampled"}
 
 
 @pytest.fixture

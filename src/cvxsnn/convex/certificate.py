@@ -248,8 +248,7 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     bounds: list[tuple[float, Tensor]] = [(-inf, torch.empty(0))] * len(candidates)
     for (number, problem, guess), correlation in zip(guesses, _each(dictionary.rmatvec, weighted), strict=True):
         bounds[number] = max(bounds[number], bound_at(problem, guess, correlation), key=lambda pair: pair[0])
-    is_selection = dictionary.witnesses is not None and dictionary.witnesses.is_selection
-    scope: Scope = "selected" if is_selection else "complete" if dictionary.is_complete else "sampled"
+    scope: Scope = "complete" if dictionary.is_complete else "selected" if dictionary.is_selection else "sampled"
     return [
         (
             checked_certificate(candidate.problem, Certificate(primal, dual, scope)),

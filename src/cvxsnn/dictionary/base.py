@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -132,9 +132,6 @@ class Dictionary(ABC):
         Steps of the longest sequence. With readout "all", row ``i * n_steps + t`` is step t of sample i.
     witnesses : WitnessSet or None
         The witnesses that made the columns; None for columns that do not come from witnesses.
-    is_complete : bool
-        Whether the atoms are *all* patterns that a family of witnesses can produce on these rows, as an exact
-        enumeration has shown. It decides the scope of a certificate.
 
     Examples
     --------
@@ -151,7 +148,8 @@ class Dictionary(ABC):
     readout: Readout = "last"
     n_steps: int = 1
     witnesses: WitnessSet | None = None
-    is_complete: bool = False
+    # Not an argument: neither a constructor nor `replace` can pass it on to other atoms.
+    _is_complete: bool = field(default=False, init=False, repr=False)
 
     is_in_memory: ClassVar[bool] = True
     """Whether the rows are in memory, so that equal rows can be merged."""
@@ -170,6 +168,33 @@ class Dictionary(ABC):
     def shape(self) -> tuple[int, int]:
         """``(n_rows, n_atoms)``."""
         return self.n_rows, self.n_atoms
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the atoms are *all* patterns that a family can produce on these rows, as an enumeration has shown."""
+        return self._is_complete
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether the atoms are a part of those of its columns, or the witnesses were chosen from a larger sample."""
+        is_part = bool((self.atom_of_column < 0).any())
+        return is_part or (self.witnesses is not None and self.witnesses.is_selection)
+
+    def as_complete(self) -> Self:
+        """Declare that the atoms are all patterns of a family on these rows; for enumerations only.
+
+        Returns
+        -------
+        Dictionary
+            The same object.
+        """
+        object.__setattr__(self, "_is_complete", True)
+        return self
+
+    def _derived(self, **fields: Any) -> Self:
+        """Return the dictionary with other rows or fewer atoms. All patterns on some rows are all on fewer rows."""
+        derived = replace(self, **fields)
+        return derived.as_complete() if self.is_complete and not derived.is_selection else derived
 
     @property
     def device(self) -> torch.device:

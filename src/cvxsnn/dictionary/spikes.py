@@ -1,7 +1,7 @@
 """The spike dictionary: distinct spike patterns as columns, each with the witnesses that produce it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -271,7 +271,7 @@ class SpikeDictionary(Dictionary):
         return products.div_(torch.full((1, 1), float(steps**2), dtype=torch.float64, device=self.device))
 
     def take_atoms(self, atoms: Tensor) -> Self:
-        return replace(self, patterns=self.patterns[atoms], **self._renumbered(atoms))
+        return self._derived(patterns=self.patterns[atoms], **self._renumbered(atoms))
 
     def take_rows(self, rows: Tensor) -> Self:
         if self.is_binary:
@@ -280,7 +280,7 @@ class SpikeDictionary(Dictionary):
         else:
             patterns = pad_words(self.patterns[:, rows])
         lengths = None if self.lengths is None else self.lengths[rows]
-        return replace(self, patterns=patterns, n_rows=len(rows), lengths=lengths)
+        return self._derived(patterns=patterns, n_rows=len(rows), lengths=lengths)
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
         return group_labelled(self.row_words(), labels)

@@ -169,6 +169,11 @@ class Proof:
         problem = solution.problem
         if problem.dictionary.witnesses is None:
             raise InvalidInputError("expected a solution over witnesses, got one over a plain array")
+        if bool((problem.dictionary.atom_of_column < 0).any()):
+            raise InvalidInputError(
+                f"expected a solution over all atoms of its witnesses, got one over {problem.dictionary.n_atoms:,} of "
+                "them: build the dictionary of these witnesses alone"
+            )
         if problem.centre is not None:
             raise InvalidInputError(
                 "expected a solution whose quadratic draws to zero, got one with a centre, which a proof does not "

@@ -1,7 +1,7 @@
 """All patterns of threshold neurons on given points, and of a family's neurons on given sequences, exactly."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -332,7 +332,7 @@ def complete_dictionary(
     witnesses = _join(list(found.values()), {"family": family.record(), "lower": tuple(lower), "readout": readout})
     dictionary = build_dictionary(witnesses, inputs, readout)
     _check_realised(dictionary, len(found))
-    return replace(dictionary, is_complete=True)
+    return dictionary.as_complete()
 
 
 def complete_recurrent_dictionary(
@@ -390,7 +390,7 @@ def complete_recurrent_dictionary(
     recipe = {"neuron": "threshold", "width": width, "bias": bias, "readout": readout}
     dictionary = build_dictionary(WitnessSet((layer,), Provenance("enumerated", recipe)), inputs, readout)
     _check_realised(dictionary, len(found))
-    return replace(dictionary, is_complete=True)
+    return dictionary.as_complete()
 
 
 def _stack_layer(
