@@ -1,3 +1,4 @@
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ from cvxsnn.convex.losses import Softmax
 from cvxsnn.convex.solvers import ActiveSet, Newton, Status
 from cvxsnn.convex.solvers import newton as module
 from cvxsnn.convex.solvers.newton import loss_hessian
+from cvxsnn.core.errors import ConvergenceWarning
 from cvxsnn.dictionary.products import self_product
 
 
@@ -188,3 +190,30 @@ def test_a_step_in_single_precision_that_leads_nowhere_is_the_last_of_them(monke
     lost = steps.index((torch.float32, False))
     assert len(steps) > lost + 1
     assert all(precision == torch.float64 for precision, _ in steps[lost + 1 :])
+
+
+@pytest.mark.parametrize("tol", [1e-13, 3e-14, 3e-16])
+@pytest.mark.parametrize("penalty", ["l1", "elastic-net"])
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+def test_a_head_whose_optimum_is_zero_is_solved_at_tolerances_below_rounding(
+    loss: str, penalty: str, tol: float
+) -> None:
+    rng = np.random.default_rng(0)
+    columns, labels = rng.random((30, 8)) < 0.5, rng.integers(0, 2, (2, 30))
+    problem = ConvexProblem(
+        columns,
+        {"heavy": labels[0], "light": labels[1]},
+        loss,
+        1.0,
+        l2_strength=1e-3 * (penalty == "elastic-net"),
+        penalty=penalty,
+        head_weights={"light": 1e-3},
+    )
+    problem = problem.with_strength(0.3 * problem.critical_strength)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = solve(problem, tol, Newton())
+    assert solution.certificate.relative_gap <= ROUNDING
+    light = problem.heads[1].columns
+    assert not bool(solution.coef[:, light].any())
+    assert bool(solution.coef.any())

@@ -103,7 +103,7 @@ class Newton(Solver):
                 break
             precision = rough if gap > _TUNING.rough_above and n_idle == 0 else torch.float64
             target = _newton_point(problem, point, slope, level, precision, budget.deadline)
-            moved = _line_search(problem, point, target, level)
+            moved = None if target is None else _line_search(problem, point, target, level)
             if moved is not None:
                 point = moved
             elif precision == torch.float32:  # the Hessian has lost its small entries, and further ones would, too
@@ -127,8 +127,11 @@ def _newton_point(
     strength: float,
     precision: torch.dtype,
     deadline: float,
-) -> _Point:
-    """Return the minimiser of the second-order model over the working set; ``slope`` is that of loss and quadratic."""
+) -> _Point | None:
+    """Return the minimiser of the second-order model over the working set; ``slope`` is that of loss and quadratic.
+
+    If the working set is empty, and there is no intercept, the point is the solution up to rounding: None.
+    """
     working = _working_set(point.coef, slope, strength)
     outputs, atoms = torch.nonzero(working.T, as_tuple=True)  # sorted by output, as the Hessian's blocks are
     distinct, column = torch.unique(atoms, return_inverse=True)
@@ -143,6 +146,8 @@ def _newton_point(
         column = torch.cat((column, torch.full_like(shifted, len(distinct))))
         order = torch.argsort(outputs, stable=True)
         outputs, column = outputs[order], column[order]
+    if len(outputs) == 0:
+        return None
     is_coef = column < len(distinct)
     entries = (distinct[column[is_coef]], outputs[is_coef])
     value = point.intercept[outputs].clone()
