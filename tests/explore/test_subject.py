@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from small_models import classifier, sums
 
 from cvxsnn import InvalidInputError, SequenceScaler
+from cvxsnn.convex.objective import decide_class
 from cvxsnn.explore import subject as subject_module
 from cvxsnn.explore.subject import Subject
 
@@ -32,7 +33,7 @@ def test_outputs_and_decisions_are_those_of_the_estimator(model, monkeypatch):
     subject = Subject.of_estimator(model, OTHER, OTHER_LABELS)
     outputs = subject.outputs()
     np.testing.assert_allclose(outputs, model.decision_function(OTHER), rtol=1e-12)
-    decided = np.array(subject.classes)[subject.decide(subject.evidence(outputs))]
+    decided = np.array(subject.classes)[decide_class(subject.evidence(outputs))]
     assert decided.tolist() == model.predict(OTHER).tolist()
     np.testing.assert_allclose(subject.probabilities(outputs), model.predict_proba(OTHER))
 
@@ -45,8 +46,8 @@ def test_one_output_is_evidence_for_two_classes():
     evidence = subject.evidence(outputs)
     assert evidence.shape == (len(SEQUENCES), 2)
     np.testing.assert_allclose(evidence[:, 1] - evidence[:, 0], model.decision_function(SEQUENCES))
-    assert np.array(subject.classes)[subject.decide(evidence)].tolist() == model.predict(SEQUENCES).tolist()
-    assert subject.decide(np.zeros((1, 2))).tolist() == [1]  # as for the estimator, a tie is the second class
+    assert np.array(subject.classes)[decide_class(evidence)].tolist() == model.predict(SEQUENCES).tolist()
+    assert decide_class(np.zeros((1, 2))).tolist() == [0]  # as for the estimator, a tie is the first class
 
 
 def test_training_data_are_recognised(model):

@@ -24,10 +24,12 @@ def test_a_regression_has_scores_and_no_classes():
         model.predict(task.test.inputs)
 
 
-def test_a_single_column_decides_by_its_sign_and_a_tie_is_one():
+def test_a_single_column_decides_by_its_sign_and_a_tie_is_the_first_class():
     layer = cs.LIFLayer(torch.ones(1, 1, 1), bias=-0.5, decay=0.0, threshold=0.0)
-    network = SpikingNetwork([layer], torch.tensor([[2.0]]), [OutputHead("label", "hinge", 0, 1)], torch.tensor([-2.0]))
-    assert network.predict(torch.tensor([[[0.0]], [[1.0]]]))["label"].tolist() == [0, 1]
+    for intercept, expected in ((-1.0, [0, 1]), (-2.0, [0, 0])):  # scores −1 and 1, −2 and 0
+        head = OutputHead("label", "hinge", 0, 1)
+        network = SpikingNetwork([layer], torch.tensor([[2.0]]), [head], torch.tensor([intercept]))
+        assert network.predict(torch.tensor([[[0.0]], [[1.0]]]))["label"].tolist() == expected
 
 
 def test_heads_decide_each_from_its_own_outputs():

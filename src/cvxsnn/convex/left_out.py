@@ -26,7 +26,7 @@ from ..core.memory import check_fits
 from ..core.seeds import child_generator
 from .linear import column_means, factorise, from_centre, gram_bytes, row_products, weighted_gram, with_ridge
 from .losses import Squared
-from .objective import Head
+from .objective import Head, decide_class
 from .path import RegularizationPath, solve_path
 from .problem import ConvexProblem
 from .solving import Solution
@@ -154,8 +154,8 @@ def row_losses(heads: tuple[Head, ...], scores: Tensor) -> Tensor:
 def row_hits(heads: tuple[Head, ...], scores: Tensor) -> Tensor | None:
     """Return which rows are classified correctly, averaged over the heads; None if no head has classes.
 
-    With several outputs the largest one predicts the class; a single output predicts it by the side of the midpoint
-    between the two targets. Pass all rows: a few of them do not show whether targets are classes.
+    Outputs mean a class as :func:`.objective.decide_class` says; of several labels per row, each output has its own.
+    Pass all rows: a few of them do not show whether targets are classes.
     """
     hits: list[Tensor] = []
     for head in heads:
@@ -163,9 +163,10 @@ def row_hits(heads: tuple[Head, ...], scores: Tensor) -> Tensor | None:
         if len(values) == 2:
             classes = row_classes(head.targets)
             if classes is not None and of_head.shape[1] > 1:
-                hits.append(of_head.argmax(1) == classes)
+                hits.append(decide_class(of_head) == classes)
             else:
-                hits.append(((of_head > values.mean()) == (head.targets == values[1])).all(1))
+                labels = decide_class(of_head[:, :, None], float(values.mean()))
+                hits.append((labels == (head.targets == values[1])).all(1))
     return torch.stack(hits).to(scores).mean(0) if hits else None
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from ..dictionary.base import parse_readout
 from .losses import Loss, Softmax, make_loss
 
 TimestepWeighting = Literal["uniform", "ramped"]
+Scores = TypeVar("Scores", Tensor, npt.NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,16 @@ class Head:
 def weighted_loss(heads: Sequence[Head], row_weight: Tensor, scores: Tensor) -> Tensor:
     """Return Σ_h λ_h Σ_i ω_i ℓ_h at scores of shape (n_rows, n_outputs)."""
     return torch.stack([h.weight * (row_weight @ h.loss.value(scores[:, h.columns], h.targets)) for h in heads]).sum()
+
+
+def decide_class(scores: Scores, midpoint: float = 0.0) -> Scores:
+    """Return the class that scores of shape (..., n_scores) mean, as an integer array of shape (...).
+
+    The largest of several scores decides; of equal ones, the first. A single score separates two classes: above the
+    midpoint between their targets it means the second class, otherwise the first. So a tie is always the first class,
+    as in scikit-learn. Networks, estimators, judges, pages and read-outs all decide here.
+    """
+    return 1 * (scores[..., 0] > midpoint) if scores.shape[-1] == 1 else scores.argmax(-1)
 
 
 def timestep_weights(weighting: TimestepWeighting, n_steps: int) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..convex import LOSSES, Loss
 from ..convex.losses import Softmax
+from ..convex.objective import decide_class
 from ..core.checks import as_array, check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
@@ -106,8 +107,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples,)
             The indices.
         """
-        margins = self._margins(outputs)
-        return (margins >= 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(1)
+        return decide_class(outputs)
 
     def _margins(self, outputs: FloatArray) -> FloatArray:
         """Return scores of the classes."""

@@ -13,7 +13,7 @@ import torch
 
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import mean_eigenvalue
-from ..convex.objective import Objective
+from ..convex.objective import Objective, decide_class
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
 from ..core.memory import available_bytes
@@ -219,7 +219,7 @@ def _accuracy(network: SpikingNetwork, data: SequenceData) -> float:
     """Return the share of sequences, or of steps, whose class has the largest output."""
     size, device = max(1, _VALUES_AT_ONCE // data.n_steps), network.weight.device
     classes = [
-        network(torch.from_numpy(data.inputs[start : start + size]).to(device)).argmax(-1).flatten().cpu()
+        decide_class(network(torch.from_numpy(data.inputs[start : start + size]).to(device))).flatten().cpu()
         for start in range(0, len(data), size)
     ]
     return float((torch.cat(classes).numpy() == _labels(data)).mean())

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import numpy.typing as npt
 
+from ..convex.objective import decide_class
 from ..neurons import HiddenLayer
 from .limits import LIMITS
 from .quality import Answers
@@ -180,8 +181,8 @@ def _agreement(subject: Subject, activity: Activity) -> tuple[list[int], list[fl
         partial.append(evidence)
     if subject.classes is None:
         return sizes, [max(0.0, r_squared(evidence, part)) for part in partial]
-    answers = subject.decide(evidence)
-    return sizes, [float((subject.decide(part) == answers).mean()) for part in partial]
+    answers = decide_class(evidence)
+    return sizes, [float((decide_class(part) == answers).mean()) for part in partial]
 
 
 def _fields(layer: HiddenLayer, neurons: IntArray) -> SimpleNamespace:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from sklearn.metrics import confusion_matrix
 
+from ..convex.objective import decide_class
 from .limits import LIMITS
 from .subject import FloatArray, IntArray, Subject, evenly
 
@@ -54,7 +55,7 @@ class Answers:
             difficulty = np.sqrt(np.square(evidence - truth).mean(1))
             return cls(evidence, evidence[:, 0], None, difficulty, group.astype(np.int64), names)
         rows, truth = np.arange(len(evidence)), subject.targets.astype(np.int64)
-        predicted = subject.decide(evidence)
+        predicted = decide_class(evidence)
         others = evidence.copy()
         others[rows, truth] = -np.inf  # so that the maximum is over the other classes
         difficulty = others.max(1) - evidence[rows, truth]

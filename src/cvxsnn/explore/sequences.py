@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ..convex.objective import decide_class
 from ..network.tracing import Trace, trace
 from .limits import LIMITS
 from .neurons import Activity
@@ -112,7 +113,7 @@ def _bins(
         membranes = np.maximum.reduceat(membranes, starts, 0).astype(np.float32)
     means = shrink(bin_means(inputs, starts).T, LIMITS.features).T
     return {
-        "settled": None if subject.classes is None else settled_step(subject.decide(evidence)),
+        "settled": None if subject.classes is None else settled_step(decide_class(evidence)),
         "bin": size,
         "inputs": np.clip(np.round(255 * means), 0, 255).astype(np.uint8),
         "evidence": evidence[np.minimum(starts + size, n_steps) - 1].astype(np.float32),

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem
+from ..convex.objective import decide_class
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences, TrainingSet
 from ..data.tasks.task import Task
@@ -228,19 +229,12 @@ class Subject:
         """Return evidence for each of ``columns``."""
         return outputs @ self.to_classes
 
-    def decide(self, evidence: FloatArray) -> IntArray:
-        """Return the class with the most evidence, of shape (..., n_classes)."""
-        if evidence.shape[-1] == 2:  # a tie is the second class, as for the estimator
-            return (evidence[..., 1] >= evidence[..., 0]).astype(np.int64)
-        best: IntArray = evidence.argmax(-1)
-        return best
-
     def score(self, evidence: FloatArray, rows: IntArray) -> float:
         """Return the accuracy, or R² of a regressor, of evidence on some sequences."""
         truth = self.targets[rows]
         if self.classes is None:
             return r_squared(truth.reshape(evidence.shape), evidence)
-        return float((self.decide(evidence) == truth).mean())
+        return float((decide_class(evidence) == truth).mean())
 
     def features_of(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return the features of the neurons on some sequences, shape (n_rows, n_read)."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..convex.losses import LOSSES
+from ..convex.objective import decide_class
 from ..core.checks import Array, check_positive_int, check_type
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences, window_of_step
@@ -68,9 +69,8 @@ def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
             raise InvalidInputError(
                 f"expected a loss for classes, got head {head.name!r} with {head.loss!r}: call the network for scores"
             )
-        columns = scores[..., head.columns]
         # Several binary columns are one class against the rest each.
-        decisions[head.name] = columns.argmax(-1) if columns.shape[-1] > 1 else (columns[..., 0] >= 0).to(torch.int64)
+        decisions[head.name] = decide_class(scores[..., head.columns])
     return decisions
 
 

@@ -19,12 +19,13 @@ from torch.nn.functional import one_hot
 
 from ...convex import ConvexProblem, Solution
 from ...convex.losses import LOSSES, Loss, Softmax
+from ...convex.objective import decide_class
 from ...core.checks import Array, as_array, as_tensor
 from ...core.errors import InvalidInputError
 from ...dictionary import DenseDictionary, Dictionary, count_dictionary
 from .layers import LinearLayer
 from .result import ReadoutScore
-from .runner import ModelRunner, largest
+from .runner import ModelRunner
 
 Batch = tuple[Tensor, npt.NDArray[Any]]
 ProgressCallback = Callable[[str, int, int], None]
@@ -122,8 +123,8 @@ def check_targets(targets: npt.NDArray[Any], n_outputs: int, loss: str) -> Targe
     notes = [] if n_seen == n_classes else [f"only {n_seen} of {n_classes} classes occur in the targets"]
     if loss == "softmax":
         return classes, Softmax(n_classes), classes, notes
-    # One class against the rest for each of several outputs.
-    values = classes if n_outputs == 1 else one_hot(classes, n_outputs)
+    # One class against the rest for each of several outputs. The sign of a single one decides: the middle is zero.
+    values = one_hot(classes, n_outputs) if n_outputs > 1 else 2 * classes - 1
     return values.to(torch.float64) if is_regression else values, loss, classes, notes
 
 
@@ -196,7 +197,7 @@ class ReadoutData:
         """Return the share of rows whose largest output is right; None for real targets."""
         if self.classes is None:
             return None
-        return float((largest(outputs).cpu() == self.classes).double().mean())
+        return float((decide_class(outputs).cpu() == self.classes).double().mean())
 
     def layer_weights(self, solution: Solution) -> tuple[Tensor, Tensor]:
         """Return a solution as weights and bias of the layer; of neurons with equal spikes, the first is read."""

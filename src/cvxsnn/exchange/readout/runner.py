@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ...convex.objective import decide_class
 from ...core.errors import InvalidInputError, first_line
 from .guard import reset_neurons
 from .layers import LinearLayer, first_argument
@@ -103,7 +104,7 @@ class ModelRunner:
         """Return the classes that the model decides for; None if they cannot be derived from its output."""
         if self.decide is None:
             scores = self.scores(output, n_samples, n_outputs)
-            return None if scores is None or (n_outputs == 1 and not self.has_sign) else largest(scores).cpu()
+            return None if scores is None or (n_outputs == 1 and not self.has_sign) else decide_class(scores).cpu()
         expected = f"expected decide to return one class for each of {n_samples} samples"
         try:
             chosen = torch.as_tensor(self.decide(output)).cpu()
@@ -124,11 +125,6 @@ class ModelRunner:
         if scores is not None and scores.ndim == n_outputs == 1:
             scores = scores[:, None]
         return None if scores is None or tuple(scores.shape) != (n_samples, n_outputs) else scores
-
-
-def largest(scores: Tensor) -> Tensor:
-    """Return the class of the largest of several scores (n_samples, n_outputs), or of the sign of a single one."""
-    return scores.argmax(1) if scores.shape[1] > 1 else (scores[:, 0] >= 0).to(torch.int64)
 
 
 def leading(output: Any) -> Tensor | None:
