@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cvxsnn import LIFLayer
+from cvxsnn.core import gpu
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.neurons.exact import (
     INPUT_UNIT,
@@ -202,8 +203,10 @@ def test_products_of_bytes_pay_where_the_processor_has_them_and_they_hold_the_we
     assert {size: ByteWeights.pays(LIFLayer(torch.zeros(1, size, 1))) for size in sizes} == sizes
     wide = LIFLayer(torch.zeros(1, 64, 1))
     assert not ByteWeights.pays(replace(wide, weight_bits=WEIGHT_BITS + 1))
-    assert not ByteWeights.pays(wide.to("meta"))
     assert not ByteWeights.pays(with_taps(wide, 64))
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu, "is_gpu", lambda device: True)
+        assert not ByteWeights.pays(wide)
     with monkeypatch.context() as patch:
         patch.delattr(torch, "_int_mm")
         assert not ByteWeights.pays(wide)

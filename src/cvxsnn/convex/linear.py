@@ -9,6 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from ..core import gpu
 from ..core.memory import available_bytes, check_fits, symmetric_bytes
 from .problem import ConvexProblem
 
@@ -39,7 +40,7 @@ def is_gram_worthwhile(problem: ConvexProblem) -> bool:
     n_atoms, device = problem.dictionary.n_atoms, problem.dictionary.device
     if has_gram(problem):
         return True
-    if device.type != "cuda":
+    if not gpu.is_gpu(device):
         return n_atoms <= MAX_ATOMS
     if problem.l1_strength == 0:  # one factorisation, which may be done in place
         return _forming_bytes(n_atoms) <= (available_bytes(device) or 0)
@@ -49,7 +50,7 @@ def is_gram_worthwhile(problem: ConvexProblem) -> bool:
 def is_wide(problem: ConvexProblem) -> bool:
     """Return whether ridge solves a system of the size of the rows, because there are fewer rows than atoms."""
     n_rows, n_atoms = problem.dictionary.shape
-    fits = problem.dictionary.is_in_memory and (n_rows <= MAX_ATOMS or problem.dictionary.device.type == "cuda")
+    fits = problem.dictionary.is_in_memory and (n_rows <= MAX_ATOMS or gpu.is_gpu(problem.dictionary.device))
     return n_rows < n_atoms and fits and not has_gram(problem)
 
 
@@ -156,7 +157,7 @@ def _largest_entry(matrix: Tensor) -> Tensor:
 def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return the solutions, and one integer per system, nonzero if it has no Cholesky factor."""
     # A GPU factorises large matrices faster in parallel streams than as a batch.
-    if matrix.is_cuda and matrix.ndim == 3 and len(matrix) > 1 and matrix.shape[1] >= 256:
+    if gpu.is_gpu(matrix.device) and matrix.ndim == 3 and len(matrix) > 1 and matrix.shape[1] >= 256:
         return _solve_in_streams(matrix, right)
     factor, info = torch.linalg.cholesky_ex(matrix)
     return torch.cholesky_solve(right[..., None], factor)[..., 0], info

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import gpu
+
 
 def packed_bytes(n_bits: int) -> int:
     """Return the bytes of a packed row of ``n_bits`` bits."""
@@ -37,7 +39,7 @@ def unpack(packed: Tensor, n_bits: int, dtype: torch.dtype = torch.bool, out: Te
     one byte per entry.
     """
     buffer = None if out is None else out[: 8 * packed.numel()].view(-1, 8)
-    if packed.is_cuda:  # a GPU computes bits faster than it looks them up in a table
+    if gpu.is_gpu(packed.device):  # a GPU computes bits faster than it looks them up in a table
         ones = (packed.reshape(-1, 1) >> _shifts(packed.device)).bitwise_and_(1)
         bits = ones.to(dtype) if buffer is None else buffer.copy_(ones)
     else:

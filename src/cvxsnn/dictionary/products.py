@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from ..core import bits
+from ..core import bits, gpu
 from ..core.memory import share_of
 
 
@@ -79,7 +78,7 @@ class Entries:
 
     def n_at_once(self, n_others: int) -> int:
         """Return how many terms fit into memory and add up exactly, for sums of ``n_others`` numbers at once."""
-        is_gpu = self.device.type == "cuda"
+        is_gpu = gpu.is_gpu(self.device)
         n_bytes = share_of(self.device, TUNING.block_bytes_gpu) if is_gpu else TUNING.block_bytes
         # The largest whole number below which all are exact: bytes are summed as int32, floats in their mantissa.
         exact = {torch.uint8: 2**31 - 1, torch.float32: 2**24, torch.float64: 2**53}[self.dtype]
@@ -112,7 +111,7 @@ def iterate_column_products(entries: Entries) -> Iterator[tuple[slice, Tensor]]:
 
 def self_product(factor: Tensor) -> Tensor:
     """Return ``factorᵀ factor``, at little more than half the work of a general product."""
-    if factor.device.type == "cpu":
+    if not gpu.is_gpu(factor.device):
         numbers = factor.numpy()
         return torch.from_numpy(numbers.T @ numbers)  # NumPy calls BLAS's symmetric product; torch does not
     size = factor.shape[1]
@@ -130,10 +129,10 @@ def row_products(entries: Entries) -> Tensor:
     total = torch.zeros(n_rows, n_rows, dtype=torch.float64, device=entries.device)
     for atoms in _slices(entries.n_atoms, entries.n_at_once(n_rows)):
         columns = entries.read(atoms, slice(0, n_rows), entries.dtype)
-        if columns.dtype != torch.uint8 and not columns.is_cuda:
+        if columns.dtype != torch.uint8 and not gpu.is_gpu(columns.device):
             total += self_product(columns)
             continue
-        rows = _padded_rows(columns) if columns.is_cuda else columns.T
+        rows = columns.T.contiguous() if gpu.is_gpu(columns.device) else columns.T
         for top, bottom in pairwise(edges):
             total[top:bottom, top:].add_(_products(rows[top:], bottom - top, entries.most))
     for top, bottom in pairwise(edges):  # the part above the diagonal is mirrored below
@@ -168,42 +167,28 @@ def assemble(blocks: Iterable[tuple[slice, Tensor]], size: int, dtype: torch.dty
     return matrix
 
 
-def _padded_rows(columns: Tensor) -> Tensor:
-    """Return columns as rows, padded to a multiple of 32 entries, as products of bytes require on a GPU."""
-    n_atoms, n_rows = columns.shape
-    rows = columns.new_zeros(n_rows, -(-n_atoms // 32) * 32)
-    rows[:, :n_atoms] = columns.T
-    return rows
-
-
 def _multiplies_bytes(device: torch.device, most: int) -> bool:
     """Return whether torch has products of bytes on this device that are exact for numbers up to ``most``."""
-    if not hasattr(torch, "_int_mm") or most > 255:
+    if most > 255:
         return False
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (7, 5)
-    return device.type == "cpu" and most <= TUNING.largest_exact
+    if gpu.is_gpu(device):
+        return gpu.has_byte_products(device)
+    return hasattr(torch, "_int_mm") and device.type == "cpu" and most <= TUNING.largest_exact
 
 
 def _products(columns: Tensor, n_first: int, most: int) -> Tensor:
     """Return the products of the first columns with all, given as rows of a matrix of whole numbers up to ``most``."""
     # Bytes are multiplied at four times the speed of float32, and more on a GPU, and are as exact.
-    n_columns, n_rows = columns.shape
     if columns.dtype != torch.uint8:
         return columns[:n_first] @ columns.T
-    n_padded, n_padded_first = (max(32, -(-size // 8) * 8) for size in (n_columns, n_first))
-    if columns.is_cuda and n_padded > n_columns:  # it requires tiles of 8, and at least 17 rows
-        columns = pad(columns, (0, 0, 0, n_padded - n_columns))
+    if not gpu.is_gpu(columns.device):
+        return torch._int_mm(columns[:n_first].view(torch.int8), columns.view(torch.int8).T)
+    if most <= 127:
+        return gpu.byte_products(columns.view(torch.int8), n_first)
     # Signed bytes store x − h: a product xy is (x − h)(y − h) + hx + hy − h². Sums may overflow, but not the last.
-    shift = 128 if most > 127 else 0
-    if shift:
-        offset = shift * (columns.sum(1, dtype=torch.int32) - shift // 2 * n_rows)
-        columns = columns - shift
-    columns = columns.view(torch.int8)
-    product = torch._int_mm(columns[: n_padded_first if columns.is_cuda else n_first], columns.T)
-    if shift:
-        product.add_(offset[: len(product), None]).add_(offset)
-    return product[:n_first, :n_columns]
+    offset = 128 * (columns.sum(1, dtype=torch.int32) - 64 * columns.shape[1])
+    products = gpu.byte_products((columns - 128).view(torch.int8), n_first)
+    return products.add_(offset[:n_first, None]).add_(offset)
 
 
 def _edges(size: int) -> list[int]:

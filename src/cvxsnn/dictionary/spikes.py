@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..core import bits
+from ..core import bits, gpu
 from .base import Dictionary, Readout, group_labelled, parse_readout
 from .products import (
     TUNING,
@@ -177,7 +177,7 @@ class SpikeDictionary(Dictionary):
         scores = coef.new_zeros(coef.shape[1], self.n_rows)
         active = torch.nonzero(coef.any(1)).squeeze(1)
         for atoms, block in self._iterate_atoms(active):
-            if scores.is_cuda:  # sums of blocks, then of their sums: fewer roundings than one long sum
+            if gpu.is_gpu(self.device):  # sums of blocks, then of their sums: fewer roundings than one long sum
                 scores += across[:, atoms] @ block
             else:
                 scores.addmm_(across[:, atoms], block)
@@ -186,26 +186,26 @@ class SpikeDictionary(Dictionary):
         return scores.T.contiguous()
 
     def rmatvec(self, rows: Tensor) -> Tensor:
-        if self.is_binary and self.device.type == "cpu" and rows.shape[1] <= TUNING.max_lookup_outputs:
+        if self.is_binary and not gpu.is_gpu(self.device) and rows.shape[1] <= TUNING.max_lookup_outputs:
             return lookup_product(self.patterns, rows)
         across = rows.T.contiguous()
         if self._has_scale:
             across = across * self._scale(slice(0, self.n_rows))
         product = rows.new_empty(self.n_atoms, rows.shape[1])
         for atoms, block in self._iterate_atoms():
-            product[atoms] = sum_in_levels(across, block) if product.is_cuda else (across @ block.T).T
+            product[atoms] = sum_in_levels(across, block) if gpu.is_gpu(self.device) else (across @ block.T).T
         return product
 
     def score_roundings(self, n_active: int) -> int:
         # A mean is rounded itself, and a sum of counts is rounded once more when it is scaled.
         scaling = 2 * self._has_scale
-        if not self.patterns.is_cuda:
+        if not gpu.is_gpu(self.device):
             return n_active + scaling
         return min(n_active, self._atoms_at_once) + -(-n_active // self._atoms_at_once) + scaling
 
     @property
     def correlation_roundings(self) -> int:
-        return (level_roundings(self.n_rows) if self.patterns.is_cuda else self.n_rows) + 2 * self._has_scale
+        return (level_roundings(self.n_rows) if gpu.is_gpu(self.device) else self.n_rows) + 2 * self._has_scale
 
     @property
     def _n_padded(self) -> int:
@@ -214,7 +214,7 @@ class SpikeDictionary(Dictionary):
 
     @property
     def _atoms_at_once(self) -> int:
-        return max(1, (PRODUCT_BLOCK_GPU if self.patterns.is_cuda else PRODUCT_BLOCK) // self._n_padded)
+        return max(1, (PRODUCT_BLOCK_GPU if gpu.is_gpu(self.device) else PRODUCT_BLOCK) // self._n_padded)
 
     def _iterate_atoms(self, atoms: Tensor | None = None) -> Iterator[tuple[Tensor | slice, Tensor]]:
         """Yield atoms and their spikes or counts as rows of a float64 matrix, in blocks that stay in cache.

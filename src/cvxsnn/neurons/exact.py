@@ -16,6 +16,7 @@ import math
 import torch
 from torch import Tensor
 
+from ..core import gpu
 from ..core.errors import InvalidInputError
 
 INPUT_UNIT = 2.0**-16
@@ -116,7 +117,8 @@ def exact_product(inputs: Tensor, weight: Tensor, out: Tensor, scratch: "Scratch
     """
     total = out if out.dtype == weight.dtype else scratch.array("product", out.shape, weight.dtype, out.device)
     inputs = inputs.expand(len(weight), *inputs.shape[-2:])
-    if weight.is_cuda or inputs.shape[1] * weight.shape[2] < 2**14:  # a batched call beats a loop if each is small
+    # A batched call beats a loop if each product is small.
+    if gpu.is_gpu(weight.device) or inputs.shape[1] * weight.shape[2] < 2**14:
         torch.bmm(inputs, weight, out=total)
     else:
         for k in range(len(weight)):  # a CPU's threads share one large product better than a batch of them

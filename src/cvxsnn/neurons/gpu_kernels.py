@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..core import gpu
 from .layer import LayerState
 from .tap_kernel import TapTable
 
@@ -135,7 +136,7 @@ if triton is not None:
 
 def can_scan(device: torch.device) -> bool:
     """Return whether the kernels can run on a device."""
-    return triton is not None and device.type == "cuda" and _compiles(device)
+    return triton is not None and gpu.is_gpu(device) and _compiles(device)
 
 
 @cache
@@ -166,11 +167,9 @@ def scan_lif(layer: "LIFLayer", drive: Tensor, state: LayerState, spikes: Tensor
     tensors = (drive, state.membrane, state.spikes, layer.decay, layer.threshold)
     size, block = n_samples * width, 1024  # neurons × samples of one program
     n_blocks = triton.cdiv(size, block)
-    # With fusion, leak and input would be rounded once, and spikes would differ from those of a CPU.
-    flags = {"keeps_all": spikes is not None, "tie_fires": layer.tie == "ge", "enable_fp_fusion": False}
+    flags = {"keeps_all": spikes is not None, "tie_fires": layer.tie == "ge"}
     arguments = (*(value.contiguous() for value in tensors), written.view(torch.int8), n_steps, size, width, n_blocks)
-    with torch.cuda.device(drive.device):
-        _scan_lif[(n_subnetworks * n_blocks,)](*arguments, block=block, **flags)
+    gpu.launch(_scan_lif, n_subnetworks * n_blocks, *arguments, block=block, **flags)
     return written if spikes is None else spikes[:, -1]
 
 
@@ -184,6 +183,5 @@ def scan_taps_gpu(layer: "LIFLayer", table: TapTable, values: Tensor, slots: Ten
     parameters = (layer.bias, layer.decay, layer.threshold, layer.initial_membrane, layer.initial_spikes)
     arrays = (values, *taps, *(value.flatten().contiguous() for value in parameters), slots.contiguous(), counts)
     sizes = (n_steps, n_rows, n_samples, n_slots, n_blocks, slots.shape[1])
-    flags = {"is_common": slots.shape[1] == 1, "tie_fires": layer.tie == "ge", "enable_fp_fusion": False}
-    with torch.cuda.device(values.device):
-        _scan_taps[(n_neurons * n_blocks,)](*arrays, *sizes, block=block, **flags)
+    flags = {"is_common": slots.shape[1] == 1, "tie_fires": layer.tie == "ge"}
+    gpu.launch(_scan_taps, n_neurons * n_blocks, *arrays, *sizes, block=block, **flags)

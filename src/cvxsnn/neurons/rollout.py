@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..core import gpu
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.memory import share_of
 from ..data.sequences import Sequences, similar_lengths, window_of_step
@@ -140,7 +141,7 @@ def iterate_rollout(
     sequences = Sequences.of(inputs)
     (n_samples, n_steps, n_features), device = sequences.inputs.shape, sequences.device
     if chunk_bytes is None:
-        chunk_bytes = share_of(device, CHUNK_BYTES_GPU) if sequences.inputs.is_cuda else CHUNK_BYTES
+        chunk_bytes = share_of(device, CHUNK_BYTES_GPU) if gpu.is_gpu(device) else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(device) for layer in check_stack(layers, n_features)]
     levels, scratch, n_subnetworks = input_levels(sequences.inputs), ScratchArrays(), layers[0].n_subnetworks
@@ -268,7 +269,7 @@ class _FusedTaps(RolledLayer):
 
     def most_rows(self, n_steps: int) -> int:
         # The values that a kernel reads at each of many neurons stay in the L2 cache of about 2 MiB.
-        n_rows = 2**62 if self.layer.weight.is_cuda else 2**21 // (8 * n_steps * self.layer.n_inputs)
+        n_rows = 2**62 if gpu.is_gpu(self.layer.weight.device) else 2**21 // (8 * n_steps * self.layer.n_inputs)
         return max(64, n_rows)
 
     @cached_property
@@ -283,14 +284,14 @@ class _FusedTaps(RolledLayer):
         n_steps, n_samples = block.shape[-3:-1]
         values = block.permute(0, 2, 1) if block.ndim == 3 else block.permute(1, 0, 3, 2).flatten(1, 2)
         is_read_as_bytes = (
-            values.is_cuda and values.dtype == torch.bool
+            gpu.is_gpu(values.device) and values.dtype == torch.bool
         )  # spikes: a byte is a quarter of a float32 to load
         values = values.contiguous().view(torch.uint8) if is_read_as_bytes else values.to(self._table.weight.dtype)
         n_slots = steps if isinstance(steps, int) else n_steps if steps == "all" else 1
         dtype = _dtype(steps, n_steps)
         shape = (self.layer.n_subnetworks * self.layer.width, n_slots, n_samples)
         counts = torch.zeros(shape, dtype=torch.uint8 if dtype == torch.bool else dtype, device=block.device)
-        scan = scan_taps_gpu if counts.is_cuda else scan_taps
+        scan = scan_taps_gpu if gpu.is_gpu(counts.device) else scan_taps
         scan(self.layer, self._table, values.contiguous(), _slots(steps, n_steps, lengths, block.device), counts)
         return counts.view(dtype).view(self.layer.n_subnetworks, self.layer.width, n_slots, n_samples)
 
@@ -314,7 +315,7 @@ def _fastest(layers: Sequence[HiddenLayer], levels_of_inputs: float, steps: Step
         if steps == "last" and is_top and layer.is_memoryless and (is_first or layer.width >= 64):
             form = _OneStep
         # The exact type: a subclass may have another equation, which the kernels do not know.
-        elif layer.has_delays and type(layer) is LIFLayer and (device.type != "cuda" or can_scan(device)):
+        elif layer.has_delays and type(layer) is LIFLayer and (not gpu.is_gpu(device) or can_scan(device)):
             form = _FusedTaps
         rolled.append(form(layer, levels_of_inputs if is_first else 1.0, is_first))
     return rolled

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from ..core import gpu
 from .exact import WEIGHT_BITS, ScratchArrays, exact_product, product_dtype, weight_unit
 from .layer import HiddenLayer, per_sample
 from .taps import lift, lifted_places, spread
@@ -92,7 +93,7 @@ class ByteWeights(ExactWeights):
     @staticmethod
     def pays(layer: HiddenLayer) -> bool:
         """Return whether this processor multiplies bytes fast, and the planes can hold the weights."""
-        has_byte_products = layer.weight.device.type == "cpu" and getattr(torch.cpu, "_is_vnni_supported", bool)()
+        has_byte_products = not gpu.is_gpu(layer.weight.device) and getattr(torch.cpu, "_is_vnni_supported", bool)()
         return (
             has_byte_products
             and hasattr(torch, "_int_mm")
@@ -120,7 +121,7 @@ class TapWeights(ExactWeights):
         super().__init__(layer)
         self._weight, self._place = layer.weight.to(dtype), lifted_places(layer)
         # A gather is faster only if neurons read a small share of all pairs of delay and input.
-        is_dense = layer.n_taps >= (0.02 if layer.weight.is_cuda else 0.25) * layer.n_lifted
+        is_dense = layer.n_taps >= (0.02 if gpu.is_gpu(layer.weight.device) else 0.25) * layer.n_lifted
         self._dense = spread(self._weight, self._place, layer.n_lifted) if is_dense else None
 
     def lift(self, block: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from math import inf, isfinite
 import torch
 from torch import Tensor
 
-from ...core import memory
+from ...core import gpu, memory
 from ...dictionary.products import self_product
 from ..certificate import bound_at, lower_bound, relative_gap
 from ..problem import ConvexProblem
@@ -235,7 +235,7 @@ def loss_hessian(
         memory.check_fits(hessian_bytes(size), curvature.device, purpose, remedy)
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()
-    n_numbers = memory.share_of(curvature.device, 2**31) // 8 if curvature.is_cuda else _TUNING.block
+    n_numbers = memory.share_of(curvature.device, 2**31) // 8 if gpu.is_gpu(curvature.device) else _TUNING.block
     n_rows = max(1, n_numbers // max(1, size))
     for rows, columns in problem.dictionary.iterate_rows(n_rows, precision, atoms):
         if problem.intercept:

@@ -18,6 +18,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from ...core import gpu
 from ..linear import solve_semidefinite
 from .base import is_late
 
@@ -69,7 +70,7 @@ def follow(gram: Tensor, linear: Tensor, strength: float, start: Tensor, deadlin
         The start, if the squares of these numbers are not finite.
     """
     # A GPU needs as long for 16 outputs as for one; a CPU is faster with one at a time.
-    n_most = 16 if gram.is_cuda else 1
+    n_most = 16 if gpu.is_gpu(gram.device) else 1
     if start.shape[1] > n_most:
         groups = zip(torch.split(linear, n_most, dim=1), torch.split(start, n_most, dim=1), strict=True)
         return torch.cat([follow(gram, c, strength, x, deadline) for c, x in groups], dim=1)

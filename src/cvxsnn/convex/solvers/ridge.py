@@ -27,6 +27,7 @@ from math import inf, sqrt
 import torch
 from torch import Tensor
 
+from ...core import gpu
 from ...core.memory import available_bytes, check_fits, dense_bytes, symmetric_bytes
 from ...dictionary.products import assemble, self_product
 from ..certificate import bound_at, lower_bound, relative_gap
@@ -358,7 +359,8 @@ class _HeldColumns(_Columns):
         factor = factorise(matrix)
         identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
         self._factor = identity if factor is None else factor
-        if matrix.is_cuda:  # a GPU multiplies far faster than it substitutes; the product stays positive definite
+        if gpu.is_gpu(matrix.device):
+            # A GPU multiplies far faster than it substitutes; the product stays positive definite.
             self._factor = torch.linalg.solve_triangular(self._factor, identity, upper=False)
         self._scaled = scaled if is_wide else None
 
@@ -369,7 +371,7 @@ class _HeldColumns(_Columns):
         return (rights - self._divide(rights @ self._scaled.T) @ self._scaled) / self.ridge
 
     def _divide(self, rows: Tensor) -> Tensor:
-        if self._factor.is_cuda:
+        if gpu.is_gpu(self._factor.device):
             return rows @ self._factor.T @ self._factor
         return torch.cholesky_solve(rows.T, self._factor).T
 
@@ -381,7 +383,7 @@ class _StreamedColumns(_Columns):
 
     def iterate(self) -> Iterator[tuple[slice, Tensor]]:
         dictionary = self.problem.dictionary
-        n_numbers = 2**28 if dictionary.device.type == "cuda" else 2**22  # a GiB, or 16 MiB, of float32
+        n_numbers = 2**28 if gpu.is_gpu(dictionary.device) else 2**22  # a GiB, or 16 MiB, of float32
         return dictionary.iterate_rows(max(1, n_numbers // dictionary.n_atoms), self.dtype)
 
     def update(self, weight: Tensor, ridge: float) -> None:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from ...convex.objective import Head, Objective
+from ...core import gpu
 from ...core.checks import check_int_at_least, check_number
 from ...core.errors import DataFileError, InvalidInputError, first_line
 from ...core.seeds import child_generator, child_seed
@@ -198,7 +199,7 @@ def train_jobs(
     """
     begin = time.perf_counter()
     if side_by_side is None:
-        side_by_side = any(job.network.weight.is_cuda for job in jobs)
+        side_by_side = any(gpu.is_gpu(job.network.weight.device) for job in jobs)
     saved = [_read_checkpoint(job) for job in jobs]
     batches: dict[tuple[object, ...], list[int]] = {}
     for number, (job, state) in enumerate(zip(jobs, saved, strict=True)):
