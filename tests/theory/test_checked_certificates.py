@@ -1,5 +1,6 @@
 """The checker run by itself, and on proofs that the library has just made."""
 
+import ast
 import copy
 import json
 import subprocess
@@ -239,3 +240,15 @@ def test_what_cannot_be_written_is_refused_in_one_sentence(tmp_path):
     with pytest.raises(InvalidInputError, match="the squared or the logistic loss") as caught:
         write_certificate(tmp_path / "proof.json", result, inputs)
     assert_one_sentence(caught.value)
+
+
+def test_the_library_shares_with_the_checker_what_the_page_says():
+    taken = {
+        name.name
+        for path in TOOL.parents[1].rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").endswith("check_certificate")
+        for name in node.names
+    }
+    reader = {"parse", "read_certificate", "read_integer", "read_matrix", "FORMAT", "ProofFile", "Search", "WrongError"}
+    assert taken == reader | {"dual_value"}

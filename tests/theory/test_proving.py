@@ -192,6 +192,11 @@ def test_a_file_about_something_else_is_refused_in_one_sentence(tmp_path):
             prove_complete(path, **own, loss="squared")
         assert_one_sentence(caught.value)
     assert path.read_bytes() == written
+    file = json.loads(written)  # an unfinished search of other data
+    path.write_text(json.dumps(file | {"pending": file | {"inputs": file["inputs"][1:]}}))
+    with pytest.raises(InvalidInputError, match=r"about the same data and .* with another inputs") as caught:
+        prove_complete(path, inputs, targets, FAMILY, "squared", 0.1)
+    assert_one_sentence(caught.value)
     path.write_text("{}")
     with pytest.raises(DataFileError, match="expected a certificate over all neurons") as caught:
         prove_complete(path, inputs, targets, FAMILY, "squared", 0.1)
@@ -212,14 +217,21 @@ def hex_times(value, factor):
     return (float.fromhex(value) * factor).hex()
 
 
+def times(rows, factor):
+    return [[factor * x for x in row] for row in rows]
+
+
 EDITS = {
     "lower bound": lambda file: file | {"lower_bound": hex_times(file["primal"], 1 - 1e-6)},
     "objective": lambda file: file | {"primal": hex_times(file["lower_bound"], 1 + 1e-6)},
     "network": lambda file: file | {"neurons": file["neurons"][:1], "coef": file["coef"][:1], "primal": (9.0).hex()},
-    "weights": lambda file: file | {"coef": [[(0.0).hex()] for _ in file["coef"]]},
+    "weights": lambda file: file | {"coef": [[(0.0).hex() for _ in row] for row in file["coef"]]},
     "bound on prices": lambda file: file | {"price_bound": 1},
-    "nothing but the network": lambda file: file | {"proofs": [], "dual": [[0] for _ in file["dual"]], "violators": []},
-    "other dual point": lambda file: file | {"dual": [[x // 2] for (x,) in file["dual"]]},
+    "nothing but the network": lambda file: file | {"proofs": [], "dual": times(file["dual"], 0), "violators": []},
+    "other dual point": lambda file: file | {"dual": [[x // 2 for x in row] for row in file["dual"]]},
+    "dual point that proves less than zero": lambda file: file | {"dual": times(file["dual"], -1)},
+    "output that proves less than zero": lambda file: file | {"dual": [[-x, *rest] for x, *rest in file["dual"]]},
+    "no network": lambda file: file | {"neurons": [], "coef": [], "generated": []},
     "one box per face": lambda file: file | {"proofs": [file["proofs"][-1] | {"code": "." * 7, "closer": []}]},
 }
 
@@ -240,6 +252,21 @@ def test_a_file_that_is_resumed_is_computed_again(tmp_path, name, is_finished):
     primal, bound, _ = checker.check(again)
     assert float(primal) == pytest.approx(found.primal, rel=1e-9)
     assert float(bound) == pytest.approx(found.dual, rel=1e-9)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("name", EDITS)
+def test_a_file_that_is_resumed_without_time_is_valid(tmp_path, name, n_outputs):
+    inputs, targets = draw_problem()
+    targets = np.stack((targets, -targets[::-1]), axis=1)[:, :n_outputs].squeeze()
+    path = tmp_path / "proof.json"
+    prove_complete(path, inputs, targets, FAMILY, "squared", 0.1)
+    file = json.loads(path.read_text())
+    path.write_text(json.dumps(EDITS[name](file)))
+    found = prove_complete(path, inputs, targets, FAMILY, "squared", 0.1, max_seconds=1e-9).certificate
+    primal, bound, _ = checker.check(json.loads(path.read_text()))
+    assert 0 <= found.dual <= bound
+    assert primal <= found.primal
 
 
 def test_bounds_of_a_file_are_not_believed_even_without_time(tmp_path):

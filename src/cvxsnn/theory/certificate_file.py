@@ -1,8 +1,8 @@
 """Certificates of global optima in files that others can check without this library.
 
 A file holds the data, the network, a dual point of whole numbers, and the list of boxes that cover all neurons;
-docs/proof-files.md defines it. The reader of the checker (``check_certificate.py``) is the only one, so that a search
-goes on from the files that can be checked.
+docs/proof-files.md defines it. Files are read, and the values of dual points computed, by the functions of the checker
+(``check_certificate.py``): a search goes on from the files that can be checked, and states what they prove.
 """
 
 import json
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, inf
+from math import ceil, inf, nextafter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from .check_certificate import (
     ProofFile,
     Search,
     WrongError,
+    dual_value,
     parse,
     read_certificate,
     read_integer,
@@ -108,12 +109,12 @@ def write_certificate(
         raise InvalidInputError(f"expected one family for a certificate in a file, got a union: {result.family}")
     events = result.family.on(inputs)
     dual, unit = whole_dual(problem, solution.dual_point)
-    evidence = search_boxes(events, problem, dual, unit, tol=tol, max_seconds=max_seconds, pulse=pulse)
+    stated = statement(events, problem, inputs)
+    evidence = search_boxes(events, problem, stated, dual, unit, tol=tol, max_seconds=max_seconds, pulse=pulse)
     certificate = checked_certificate(
         problem, Certificate(solution.certificate.primal, evidence["lower_bound"], "complete")
     )
-    file = statement(events, problem, inputs) | network_of(solution, result.parameters, result.parameters) | evidence
-    save_certificate(path, file)
+    save_certificate(path, stated | network_of(solution, result.parameters, result.parameters) | evidence)
     return certificate
 
 
@@ -160,14 +161,14 @@ def read_hints(path: str | os.PathLike[str], expected: Mapping[str, Any], events
                 f"expected a certificate over all neurons, in the format {FORMAT!r}, got another file: {path}"
             )
         stated = json.loads(_encoded(expected))
-        other = [name for name in stated if name not in file or repr(file[name]) != repr(stated[name])]
+        # The fields of an unfinished search replace those of the file, and are read in the same way.
+        contents = [file, *([file | file["pending"]] if file.get("pending") else [])]
+        other = [name for name in stated if any(repr(own.get(name)) != repr(stated[name]) for own in contents)]
         if other:
             raise InvalidInputError(
                 "expected a certificate file about the same data and objective, to go on with it, got one with another "
                 f"{', '.join(other)}: give another name than {path}"
             )
-        # The fields of an unfinished search replace those of the file, and are read in the same way.
-        contents = [file, *([file | file["pending"]] if file.get("pending") else [])]
         generated = read_matrix("generated", file["generated"], None, events.dimension, read_integer)
         if not events.family.negative_threshold and any(neuron[-1] < 0 for neuron in generated):
             raise ValueError("a threshold is negative")
@@ -243,6 +244,7 @@ def network_of(solution: Solution, parameters: IntArray, generated: IntArray) ->
 def search_boxes(
     events: LIFEvents,
     problem: ConvexProblem,
+    stated: Mapping[str, Any],
     dual: npt.NDArray[np.int64],
     unit: float,
     searches: tuple[Search, ...] = (),
@@ -254,7 +256,7 @@ def search_boxes(
     """Return what proves a lower bound: the dual point, the bound on prices, and the boxes.
 
     The ``searches`` of a file about the same dual point go on. Neurons whose prices
-    are too high are added as "violators".
+    are too high are added as "violators". The bound of a dual point that proves less than zero is that of zero.
     """
     readout = check_complete_readout(problem.dictionary.readout)
     scale = events.n_steps if readout == "mean" else 1
@@ -264,9 +266,7 @@ def search_boxes(
     search = BoxSearch(enough, deadline=deadline, keeps_proof=True, pulse=pulse)
     found = search.run(trees, resume_proof(trees, searches, enough) if searches and trees.normals.any() else None)
     limit = ceil(Fraction(found.bound) / scale)
-    exact = torch.from_numpy(dual.astype(np.float64) * unit)
-    return {
-        "lower_bound": certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs),
+    evidence = {
         "dual_exponent": round(np.log2(unit)),
         "dual": _rows(dual),
         "price_bound": limit,
@@ -274,6 +274,27 @@ def search_boxes(
         "is_finished": found.is_finished,
         "violators": _rows(np.array([own for size, own in found.parameters if size > enough][: _SETTINGS.n_violators])),
     }
+    value = _dual_value(stated | evidence)
+    if value < 0:
+        return search_boxes(events, problem, stated, 0 * dual, unit) | {"violators": evidence["violators"]}
+    exact = torch.from_numpy(dual.astype(np.float64) * unit)
+    computed = certify_with_bound(problem, exact, [limit * unit] * problem.n_outputs)
+    # Outputs are shrunk together in a file, and one by one here.
+    return {"lower_bound": min(computed, _below(value))} | evidence
+
+
+def _dual_value(file: Mapping[str, Any]) -> Fraction:
+    """Return what the checker computes for the dual point of a file, whatever network and bound the file may state."""
+    nothing = {
+        "neurons": [], "coef": [], "intercept": [0.0.hex() for _ in file["dual"][0]], "primal": 0.0, "lower_bound": 0.0
+    }  # fmt: skip
+    return dual_value(read_certificate(json.loads(_encoded(file | nothing))))
+
+
+def _below(value: Fraction) -> float:
+    """Return the largest float that is not above a fraction."""
+    near = float(value)
+    return near if Fraction(near) <= value else nextafter(near, -inf)
 
 
 def _rows(values: npt.NDArray[Any]) -> list[list[int]]:

@@ -143,7 +143,7 @@ def prove_complete(
             # Where better neurons are known, another dual point will prove more.
             seconds = 0.0 if one.has_violators else left()
             work.take_evidence(
-                search_boxes(events, problem, one.dual, one.unit, one.searches, max_seconds=seconds, **limits)
+                search_boxes(events, problem, stated, one.dual, one.unit, one.searches, max_seconds=seconds, **limits)
             )
         work.save(path, stated)
     if work.relative_gap > tol and not (work.evidence and is_stopped()):
@@ -154,7 +154,7 @@ def prove_complete(
         )  # fmt: skip
         work.generated = found.parameters
         dual, unit = whole_dual(found.solution.problem, found.solution.dual_point)
-        evidence = search_boxes(events, found.solution.problem, dual, unit, max_seconds=left(), **limits)
+        evidence = search_boxes(events, found.solution.problem, stated, dual, unit, max_seconds=left(), **limits)
         work.take_network(_solve_last(problem_of, events, read_neurons(found.solution, found.parameters)))
         work.take_evidence(evidence)
         work.save(path, stated)
