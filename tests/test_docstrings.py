@@ -1,13 +1,18 @@
-"""The examples in public docstrings show what they print, and every public name has one."""
+"""Examples in public docstrings show what they print; messages name parameters and options that exist."""
 
+import ast
 import doctest
 import importlib
 import importlib.util
 import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
 
+import cvxsnn
+from cvxsnn import cli
 from tools.check_docstrings import PACKAGE, ROOMS, public_values, value_docstring
 
 ALL_ROOMS = [PACKAGE, *(f"{PACKAGE}.{room}" for room in ROOMS)]
@@ -57,3 +62,37 @@ def test_every_public_name_has_an_example() -> None:
     shown = {test.name for test in examples() if test.examples}
     values = {path.split(".")[-1] for path in public_values([])}
     assert {*public_objects(), *values} - shown == set()
+
+
+NODES = [node for path in Path(cvxsnn.__file__).parent.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))]
+OF_OTHERS = {"reset_delay", "reset_mechanism", "reset_method", "return_inverse", "srcdoc", "style", "v_reset"}
+"""Names before an equals sign in texts that belong to other libraries, or to HTML."""
+
+
+def messages() -> list[str]:
+    """Return all texts in the sources but docstrings, whose examples run."""
+    texts = [node for node in NODES if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    docstrings = {id(node.value) for node in NODES if isinstance(node, ast.Expr)}
+    return [node.value for node in texts if id(node) not in docstrings]
+
+
+def parameters() -> set[str]:
+    """Return all parameters of functions, and the fields of classes."""
+    fields = {node.target.id for node in NODES if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    return fields | {node.arg for node in NODES if isinstance(node, ast.arg)}
+
+
+def test_parameters_in_messages_exist() -> None:
+    named = {name for text in messages() for name in re.findall(r"(?<![\w.{-])([a-z]\w*)=(?!=)", text)}
+    assert named - parameters() - OF_OTHERS == set()
+    estimators = {*cvxsnn.SpikingClassifier().get_params(), *cvxsnn.SpikingRegressor().get_params()}
+    fits = [text.split("fit with", 1)[1] for text in messages() if "fit with" in text]
+    recommended = {name for text in fits for name in re.findall(r"\b([a-z]\w*)=", text)}
+    assert "witnesses" in recommended <= estimators
+
+
+def test_options_in_messages_exist() -> None:
+    commands = typer.main.get_command(cli.app).commands.values()
+    options = {name for command in commands for parameter in command.params for name in parameter.opts} | {"--help"}
+    named = {name for text in messages() for name in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text)}
+    assert named - options == set()

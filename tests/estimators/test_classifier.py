@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from small_models import assert_close_certificates, assert_one_sentence, classes_of, classifier, make_lists
 from tolerances import EASY_SCORE, FLOAT64_MEAN, ROUNDING
 
-from cvxsnn import InvalidInputError, load, save
+from cvxsnn import InvalidInputError, SpikingClassifier, load, save
 from cvxsnn.convex.losses import LOSSES, Squared
 from cvxsnn.fitting import SurrogateSettings
 from cvxsnn.witnesses import Normal, Uniform
@@ -221,3 +221,14 @@ def test_a_single_class_is_refused_by_its_name(label, shown):
     with pytest.raises(InvalidInputError, match=f"got only one class, {shown}: nothing to learn") as caught:
         classifier().fit(SEQUENCES, np.full(len(SEQUENCES), label))
     assert_one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("witnesses", ["auto", "delayed", {"neuron": "threshold"}], ids=str)
+def test_models_that_cannot_be_priced_say_how_to_fit_one_that_can(witnesses):
+    model = SpikingClassifier(n_neurons=16, random_state=0, witnesses=witnesses).fit(SEQUENCES, LABELS)
+    with pytest.raises(InvalidInputError, match=r"price all.*: fit with witnesses=\{'decay': 0.5\}$") as caught:
+        model.certify_complete(SEQUENCES, LABELS)
+    assert_one_sentence(caught.value)
+    remedy = eval(str(caught.value).split("witnesses=")[1])
+    model.set_params(witnesses=remedy).fit(SEQUENCES, LABELS)
+    assert model.certify_complete(SEQUENCES, LABELS, max_seconds=1).certificate.scope == "complete"

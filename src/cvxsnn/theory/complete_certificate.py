@@ -20,6 +20,8 @@ from .family_union import FamilyUnion
 from .lif_family import LIFFamily, check_complete_readout
 from .pricing import Price
 
+_REMEDY = "fit with witnesses={'decay': 0.5}"
+
 
 @dataclass(frozen=True, eq=False)
 class CompleteCertificate:
@@ -154,11 +156,11 @@ def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | 
     if not NEURON_MODELS.of(layer).can_be_priced:
         names = ", ".join(type(own).__name__ for own in witnesses.layers)
         raise InvalidInputError(
-            f"expected a last layer of LIF or threshold neurons to price all of them, got {names}: use neuron='lif'"
+            f"expected a last layer of LIF or threshold neurons to price all of them, got {names}: {_REMEDY}"
         )
     if layer.has_delays and len(witnesses.layers) > 1:
         raise InvalidInputError(
-            "expected delays in the only layer, to price all neurons, got a deeper network with them"
+            f"expected delays in the only layer, to price all neurons, got a deeper network with them: {_REMEDY}"
         )
     options: dict[str, Any] = {
         "bias": bool(layer.bias.any()), "taps": Taps.of(layer, n_steps) if layer.has_delays else None
@@ -167,16 +169,16 @@ def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | 
         recurrent = layer.recurrent_weight
         if bool(layer.initial_spikes.any()) or (recurrent is not None and bool(recurrent.any())):
             raise InvalidInputError(
-                "expected threshold neurons without recurrence, to price all of them, got some with it"
+                f"expected threshold neurons without recurrence, to price all of them, got some with it: {_REMEDY}"
             )
         return LIFFamily(0.0, **options, resets=False)
     assert isinstance(layer, LIFLayer)
     if bool(layer.initial_membrane.any()) or bool(layer.initial_spikes.any()) or layer.tie != "ge":
-        raise InvalidInputError("expected neurons that start at rest and fire at ties, to price all of them")
+        raise InvalidInputError(
+            f"expected neurons that start at rest and fire at ties, to price all of them, got others: {_REMEDY}"
+        )
     options["negative_threshold"] = bool((layer.threshold < 0).any())
     decays = sorted(set(layer.decay.flatten().tolist()))
     if len(decays) > 16:  # each decay is searched by itself
-        raise InvalidInputError(
-            f"expected at most 16 decays, to price all neurons, got {len(decays)}: fit with decay=0.5"
-        )
+        raise InvalidInputError(f"expected at most 16 decays, to price all neurons, got {len(decays)}: {_REMEDY}")
     return LIFFamily(decays[0], **options) if len(decays) == 1 else FamilyUnion.of_decays(tuple(decays), **options)

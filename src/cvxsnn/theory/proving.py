@@ -246,7 +246,7 @@ def prove_proof(
     if not isinstance(family, LIFFamily) or len(proof.witnesses.layers) > 1:
         raise InvalidInputError(
             f"expected one layer of neurons with one decay for a certificate in a file, got {proof.witnesses}: fit "
-            "with hidden=(n,) and decay=0.5"
+            "with hidden=(n,) and witnesses={'decay': 0.5}"
         )
     objective = proof.objective
     lengths = data.sequences.lengths
