@@ -12,13 +12,14 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
+from ..neurons.statistics import STATISTICS, Statistic
 from ..witnesses import WitnessSet
 from .products import self_product
 
 Readout = str
 """The content of a row: the spikes of a sequence's last step ("last"), of one of its steps ("all"), their mean over the
-steps ("mean"), or their means in windows of time, for example four of equal length ("windows-4").
-:func:`parse_readout` checks it.
+steps ("mean"), their means in windows of time, for example four of equal length ("windows-4"), or several statistics of
+them joined by a plus ("mean+burst", :mod:`cvxsnn.neurons.statistics`). :func:`parse_readout` checks it.
 
 Examples
 --------
@@ -37,17 +38,22 @@ class ParsedReadout:
 
     Parameters
     ----------
-    kind : "last", "all" or "mean"
-        Spikes of the last step, of every step, or means.
+    kind : "last", "all", "mean" or "statistics"
+        Spikes of the last step, of every step, means, or statistics.
     n_windows : int
-        The equal windows of time in which means are taken; 1 for all steps together, and for spikes.
+        The columns of a neuron: equal windows of time in which means are taken, or statistics; else 1.
+    statistics : tuple of str
+        The statistics.
     """
 
-    kind: Literal["last", "all", "mean"]
+    kind: Literal["last", "all", "mean", "statistics"]
     n_windows: int = 1
+    statistics: tuple[Statistic, ...] = ()
 
     def __str__(self) -> str:
         """Return the read-out as one string."""
+        if self.statistics:
+            return "+".join(self.statistics)
         return self.kind if self.n_windows == 1 else f"windows-{self.n_windows}"
 
     def n_rows(self, n_samples: int, n_steps: int) -> int:
@@ -75,7 +81,7 @@ class ParsedReadout:
 
     def check_length(self, n_steps: int) -> None:
         """Refuse more windows than the longest sequence has steps."""
-        if self.n_windows > n_steps:
+        if self.kind == "mean" and self.n_windows > n_steps:
             raise InvalidInputError(
                 f"expected at most {n_steps} windows, the steps of the longest sequence, got {self.n_windows} windows"
             )
@@ -86,7 +92,7 @@ def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
 
     Parameters
     ----------
-    readout : "last", "all", "mean", or a string such as "windows-4"
+    readout : "last", "all", "mean", or a string such as "windows-4" or "mean+burst"
         The read-out.
     windows : int, optional
         The number of windows, in place of the number in the string; for readout "mean".
@@ -96,12 +102,17 @@ def parse_readout(readout: Any, windows: Any = None) -> ParsedReadout:
     ParsedReadout
         The read-out; one window is "mean".
     """
+    names = tuple(readout.split("+")) if isinstance(readout, str) else ()
+    is_statistics = len(names) > 1 or (names and names[0] in STATISTICS and names[0] not in ("last", "mean"))
+    if is_statistics and windows is None and {*names} <= {*STATISTICS} and len({*names}) == len(names):
+        return ParsedReadout("statistics", len(names), names)  # type: ignore[arg-type]
     name, _, number = readout.partition("-") if isinstance(readout, str) else ("", "", "")
     # int() would also accept signs, spaces and underscores.
     has_number = name == "windows" and number.isdecimal() and int(number) > 0
     if not has_number and (not isinstance(readout, str) or readout not in ("last", "all", "mean")):
         raise InvalidInputError(
-            f"expected readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got {readout!r}"
+            "expected readout to be one of 'last', 'all', 'mean', 'windows-4' with any number, or statistics such as "
+            f"'mean+burst', got {readout!r}"
         )
     if windows is None:
         return ParsedReadout("mean", int(number)) if has_number else ParsedReadout(readout)

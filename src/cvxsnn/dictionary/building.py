@@ -14,8 +14,9 @@ from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import iterate_rollout
 from ..witnesses import WitnessSet
-from .base import Readout, parse_readout
+from .base import Dictionary, Readout, parse_readout
 from .spikes import GROUPING_COPIES, DictionaryHealth, SpikeDictionary, dictionary_bytes, pad_words
+from .statistics import StatisticsDictionary
 
 MEMORY_BUDGET = 4 * 2**30
 """Default limit on the bytes of the columns."""
@@ -29,7 +30,8 @@ def build_dictionary(
     windows: int | None = None,
     memory_budget: int = MEMORY_BUDGET,
     chunk_bytes: int | None = None,
-) -> SpikeDictionary:
+    unit: Tensor | None = None,
+) -> Dictionary:
     """Roll witnesses through the inputs and keep their distinct spike patterns.
 
     Parameters
@@ -49,11 +51,14 @@ def build_dictionary(
         Bytes for the columns; a larger dictionary is refused before the roll-out.
     chunk_bytes : int, optional
         Bytes for the largest intermediate array. The dictionary does not depend on it.
+    unit : Tensor of shape (n_columns,), optional
+        The units of statistics, as the training data have decided them. By default the inputs are the training data.
 
     Returns
     -------
-    SpikeDictionary
-        The distinct patterns, each with the witnesses that produce it.
+    SpikeDictionary or StatisticsDictionary
+        The distinct patterns, each with the witnesses that produce it; or, for a read-out such as "mean+burst", a
+        column for each statistic of each witness.
 
     Examples
     --------
@@ -75,6 +80,9 @@ def build_dictionary(
         raise InvalidInputError("expected inputs of shape (n_samples, n_steps, n_features) for the witnesses, got none")
     sequences = Sequences.of(inputs)
     parsed.check_length(sequences.n_steps if sequences.lengths is None else int(sequences.lengths.max()))
+    if parsed.kind == "statistics":
+        _check_size(sequences)
+        return StatisticsDictionary.roll(witnesses, sequences, parsed, unit)
     return roll_dictionary(witnesses, sequences, str(parsed), memory_budget, chunk_bytes)
 
 
@@ -87,12 +95,7 @@ def roll_dictionary(
 ) -> SpikeDictionary:
     """Build a dictionary without checking the number of windows: a shard may contain only short sequences."""
     parsed = parse_readout(readout)
-    largest = float(sequences.inputs.abs().max())
-    if 0 < largest < 2**6 * INPUT_UNIT:
-        raise InvalidInputError(
-            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are rounded to multiples of "
-            f"{INPUT_UNIT:.3g}: scale them first, unless their variation is only rounding"
-        )
+    _check_size(sequences)
     if sequences.lengths is not None and parsed.kind == "all":
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
     n_steps, n_columns = sequences.n_steps, witnesses.n_witnesses * parsed.n_windows
@@ -123,6 +126,16 @@ def roll_dictionary(
     return _without_duplicates(
         patterns, n_rows=n_rows, witnesses=witnesses, readout=str(parsed), n_steps=n_steps, lengths=lengths
     )
+
+
+def _check_size(sequences: Sequences) -> None:
+    """Refuse inputs that rounding to their grid would change beyond recognition."""
+    largest = float(sequences.inputs.abs().max())
+    if 0 < largest < 2**6 * INPUT_UNIT:
+        raise InvalidInputError(
+            f"expected inputs of ordinary size, got none above {largest:.3g}, and they are rounded to multiples of "
+            f"{INPUT_UNIT:.3g}: scale them first, unless their variation is only rounding"
+        )
 
 
 def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:

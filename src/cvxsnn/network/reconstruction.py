@@ -308,10 +308,7 @@ def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tup
     read = rank
     for depth in reversed(range(len(layers))):
         layer = layers[depth]
-        if layer.recurrence is not None:  # neurons that a needed neuron reads are needed too
-            reads = (layer.recurrence != 0).cpu()
-            while bool((reached := (reads & needed[:, None, :]).any(2) & ~needed).any()):
-                needed |= reached
+        needed = layer.needed_by(needed)
         size = max(1, int(needed.sum(1).max()))
         # A stable sort puts the needed neurons first and keeps their order. The rest of the width is padding: silenced.
         chosen = torch.argsort((~needed).to(torch.int8), dim=1, stable=True)[:, :size]

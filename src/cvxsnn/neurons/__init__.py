@@ -1,5 +1,6 @@
 """Neuron models, their layers and their roll-out."""
 
+from .lateral import LateralLayer
 from .layer import HiddenLayer, LayerState
 from .lif import LIFLayer
 from .registry import NEURON_MODELS, NeuronModel, register_neuron
@@ -12,6 +13,7 @@ __all__ = [
     "NEURON_MODELS",
     "HiddenLayer",
     "LIFLayer",
+    "LateralLayer",
     "LayerState",
     "NeuronModel",
     "Stepper",

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
-from .exact import WEIGHT_BITS, snap_weights, weight_levels
+from .exact import WEIGHT_BITS, input_levels, snap_weights, weight_levels
 
 MAX_DELAY = 2**20
 """Longest delay that a synapse may have, in steps."""
@@ -150,8 +150,65 @@ class HiddenLayer(ABC):
 
     @property
     def n_lifted(self) -> int:
-        """Number of values that taps can read at one step: one for each delay and input."""
-        return (self.max_delay + 1) * self.n_inputs
+        """Number of values that taps can read at one step: one for each delay and value."""
+        return (self.max_delay + 1) * self.n_values
+
+    @property
+    def n_values(self) -> int:
+        """Number of values of one step that taps can read: the inputs, unless a model has several views of them."""
+        return self.n_inputs
+
+    def view(self, block: Tensor, before: Tensor | None = None) -> Tensor:
+        """Return the values of each step that taps can read.
+
+        Parameters
+        ----------
+        block : Tensor of shape (n_steps, n_samples, n_inputs)
+            The inputs.
+        before : Tensor of shape (n_samples, n_inputs), optional
+            The step before the first one; none at the start of a sequence.
+
+        Returns
+        -------
+        Tensor of shape (n_steps, n_samples, n_values)
+            The inputs themselves, unless a model has several views of them.
+        """
+        return block
+
+    def levels_of(self, inputs: Tensor) -> float:
+        """Return the largest integer among the values that taps can read (:func:`cvxsnn.neurons.exact.input_levels`).
+
+        Parameters
+        ----------
+        inputs : Tensor of shape (n_samples, n_steps, n_inputs)
+            The inputs.
+
+        Returns
+        -------
+        float
+            The largest integer.
+        """
+        return input_levels(inputs)
+
+    def needed_by(self, needed: Tensor) -> Tensor:
+        """Return some neurons and all others of the layer on which their spikes depend.
+
+        Parameters
+        ----------
+        needed : Tensor of shape (n_subnetworks, width), dtype bool
+            The neurons.
+
+        Returns
+        -------
+        Tensor of shape (n_subnetworks, width), dtype bool
+            These and those that they read, directly or not.
+        """
+        if self.recurrence is None:
+            return needed
+        reads, needed = (self.recurrence != 0).to(needed.device), needed.clone()
+        while bool((reached := (reads & needed[:, None, :]).any(2) & ~needed).any()):
+            needed |= reached
+        return needed
 
     @property
     def width(self) -> int:

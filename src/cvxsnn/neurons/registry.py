@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..core.checks import Registry
 from ..core.errors import InvalidInputError
+from .lateral import LateralLayer
 from .layer import HiddenLayer, tensor_names
 from .lif import LIFLayer
 from .surrogate import Surrogate, TrainableLayer, TrainableLIF, TrainableThreshold, surrogate_slope
@@ -161,5 +162,6 @@ for _model in (
         is_recurrent=True,
         can_be_priced=True,
     ),
+    NeuronModel("lateral", LateralLayer, keeps_membrane=False),
 ):
     register_neuron(_model)

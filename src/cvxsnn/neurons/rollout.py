@@ -18,7 +18,7 @@ from ..core import gpu
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.memory import share_of
 from ..data.sequences import Sequences, similar_lengths, window_of_step
-from .exact import ScratchArrays, input_levels, product_dtype, snap_inputs
+from .exact import ScratchArrays, product_dtype, snap_inputs
 from .gpu_kernels import can_scan, scan_taps_gpu
 from .layer import HiddenLayer, check_stack
 from .lif import LIFLayer
@@ -144,7 +144,7 @@ def iterate_rollout(
         chunk_bytes = share_of(device, CHUNK_BYTES_GPU) if gpu.is_gpu(device) else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(device) for layer in check_stack(layers, n_features)]
-    levels, scratch, n_subnetworks = input_levels(sequences.inputs), ScratchArrays(), layers[0].n_subnetworks
+    levels, scratch, n_subnetworks = layers[0].levels_of(sequences.inputs), ScratchArrays(), layers[0].n_subnetworks
     n_columns = layers[-1].width * (steps if isinstance(steps, int) else 1)
     stack = _fastest(layers, levels, steps)
     n_bytes = max(layer.bytes_per_row(n_steps, steps if layer is stack[-1] else "all") for layer in stack)
@@ -252,7 +252,7 @@ class _OneStep(_Driven):
         return exact_weights(self.layer.with_valid(side_by_side) if self.is_first else self.layer, self.levels)
 
     def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
-        drive = self._weights.drive(last_window(block, self.layer.max_delay, lengths), scratch)
+        drive = self._weights.drive(last_window(self.layer.view(block), self.layer.max_delay, lengths), scratch)
         merged = self._weights.layer
         spikes = merged.scan(drive, merged.initial_state(block.shape[-2])).movedim(0, -2)
         return spikes.reshape(-1, self.layer.n_subnetworks, self.layer.width)

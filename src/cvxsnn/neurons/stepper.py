@@ -11,6 +11,7 @@ from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..data.sequences import as_inputs
 from .exact import ScratchArrays, input_levels, snap_inputs
+from .lateral import LateralLayer
 from .layer import HiddenLayer, LayerState, check_stack
 from .weights import exact_weights
 
@@ -62,7 +63,7 @@ class Stepper:
         state = layer.initial_state(n_samples)
         if not layer.has_delays:
             return state
-        shape = (1, n_samples, layer.max_delay, layer.n_inputs)
+        shape = (1, n_samples, layer.max_delay, layer.n_values)
         check_fits(8 * math.prod(shape), layer.weight.device, f"the last {layer.max_delay:,} steps of all sequences")
         return state._replace(history=torch.zeros(shape, dtype=torch.float64, device=layer.weight.device))
 
@@ -111,6 +112,9 @@ class Stepper:
         for depth, (layer, before) in enumerate(zip(self._layers, state, strict=True)):
             advanced = before.copy()
             if before.history is not None:
+                if isinstance(layer, LateralLayer):
+                    advanced = advanced._replace(others=(block,))
+                    block = layer.view(block[None], before.others[0] if before.others else None)[0]
                 present = (block if block.ndim == 3 else block[None]).unsqueeze(-2)
                 history = before.history.expand(len(present), -1, -1, -1)
                 block = torch.cat((history, present.to(history.dtype)), dim=-2)

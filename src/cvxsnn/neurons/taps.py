@@ -174,7 +174,7 @@ def _as_whole_numbers(name: str, values: Sequence[int], limit: int) -> tuple[int
 def lifted_places(layer: HiddenLayer) -> Tensor:
     """Return the value of a lifted input that each tap reads; taps of weight zero read the first."""
     # Taps of weight zero may have a longer delay than max_delay, which is that of taps that are read.
-    place = (layer.max_delay - layer.delay.long()) * layer.n_inputs + layer.source
+    place = (layer.max_delay - layer.delay.long()) * layer.n_values + layer.source
     return place * (layer.weight != 0)
 
 

@@ -126,7 +126,7 @@ class TapWeights(ExactWeights):
 
     def lift(self, block: Tensor) -> Tensor:
         """Return lifted inputs."""
-        return lift(block, self.layer.max_delay)
+        return lift(self.layer.view(block), self.layer.max_delay)
 
     def product(self, rows: Tensor, out: Tensor, scratch: ScratchArrays) -> None:
         """Write the sums over the taps into ``out``."""

@@ -3,6 +3,7 @@
 from .delayed import Delayed, delayed_witnesses
 from .families import as_family, regenerate, sample_witnesses
 from .gaussian import Gaussian, gaussian_witnesses
+from .kinds import Kinds
 from .mixed import Mixed, mixed_witnesses
 from .pool import WitnessPool
 from .settings import Constant, Distribution, Family, LogUniform, Normal, Uniform, describe_family, parse_distribution
@@ -15,6 +16,7 @@ __all__ = [
     "Family",
     "Gaussian",
     "LogUniform",
+    "Kinds",
     "Mixed",
     "Normal",
     "Provenance",

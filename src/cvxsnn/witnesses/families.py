@@ -10,12 +10,13 @@ from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
 from .delayed import Delayed
 from .gaussian import Gaussian
+from .kinds import Kinds
 from .mixed import Mixed
 from .settings import Family
 from .tap_sampling import N_CALIBRATION, Calibration
 from .witness_set import Provenance, WitnessSet
 
-FAMILIES: dict[str, type[Family]] = {kind.name: kind for kind in (Gaussian, Delayed, Mixed)}
+FAMILIES: dict[str, type[Family]] = {kind.name: kind for kind in (Gaussian, Delayed, Mixed, Kinds)}
 """Families by the name that their descriptions have as ``"sampler"``."""
 
 

@@ -1,0 +1,130 @@
+"""Statistics of the spikes of the last hidden layer, for read-outs of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..core import gpu
+from ..core.checks import Array
+from ..core.memory import check_fits
+from ..data.sequences import Sequences, similar_lengths
+from .exact import snap_inputs
+from .lateral import LateralLayer
+from .lateral_kernel import LateralTable, columns_read, scan_lateral
+from .layer import HiddenLayer, check_stack
+from .rollout import iterate_rollout
+from .statistics import Counters, Statistic
+
+_BLOCK = 2**18
+"""Numbers of the views of a block of sequences: rows that neurons read again and again stay in the L2 cache."""
+
+
+def read_columns(layers: Sequence[HiddenLayer], statistics: tuple[Statistic, ...]) -> Tensor:
+    """Return the columns of a read-out of statistics, ``neuron * n_statistics + number``, in rising order.
+
+    Parameters
+    ----------
+    layers : sequence of HiddenLayer
+        The stack, from the inputs up.
+    statistics : tuple of str
+        The statistics that are read of each neuron; of lateral neurons those of them that the neurons name.
+
+    Returns
+    -------
+    Tensor of shape (n_columns,), dtype int64
+        The columns.
+    """
+    top = layers[-1]
+    n_neurons, device = top.n_subnetworks * top.width, top.weight.device
+    reads = top.statistics.flatten() if isinstance(top, LateralLayer) else torch.full((n_neurons,), -1.0, device=device)
+    return columns_read(reads.to(torch.int64), statistics)
+
+
+def roll_statistics(
+    layers: Sequence[HiddenLayer], inputs: Sequences | Array, statistics: tuple[Statistic, ...]
+) -> Tensor:
+    """Return statistics of the spikes of the last hidden layer as whole numbers.
+
+    Parameters
+    ----------
+    layers : sequence of HiddenLayer
+        The stack, from the inputs up.
+    inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
+        The sequences.
+    statistics : tuple of str
+        The statistics.
+
+    Returns
+    -------
+    Tensor of shape (n_columns, n_samples), of an integer dtype
+        The numbers, in the order of :func:`read_columns`.
+    """
+    sequences = Sequences.of(inputs)
+    (top, *lower), n_samples = list(reversed(check_stack(layers, sequences.n_features))), len(sequences)
+    columns = read_columns(layers, statistics).to(sequences.device)
+    # The narrowest type that holds the number of steps.
+    dtype = torch.uint8 if sequences.n_steps < 2**8 else torch.int16 if sequences.n_steps < 2**15 else torch.int32
+    n_bytes = len(columns) * n_samples * dtype.itemsize
+    check_fits(n_bytes, sequences.device, f"{len(columns):,} columns of {n_samples:,} rows", "use fewer neurons")
+    numbers = torch.empty(len(columns), n_samples, dtype=dtype, device=sequences.device)
+    if isinstance(top, LateralLayer) and not lower and not gpu.is_gpu(sequences.device):
+        _scan(top, sequences, statistics, columns, numbers)
+        return numbers
+    for rows, block in _iterate_trains(layers, sequences):
+        part = sequences.take(rows)
+        numbers[:, rows] = _numbers(block, part.lengths, statistics, columns).to(dtype)
+    return numbers
+
+
+def _iterate_trains(layers: Sequence[HiddenLayer], sequences: Sequences):  # type: ignore[no-untyped-def]
+    """Yield samples and all spikes of all neurons, (n_samples, n_steps, n_neurons)."""
+    n_neurons = layers[-1].n_subnetworks * layers[-1].width
+    step = max(1, 2**26 // (n_neurons * sequences.n_steps))
+    for start in range(0, len(sequences), step):
+        rows = torch.arange(start, min(start + step, len(sequences)), device=sequences.device)
+        part = sequences.take(rows)
+        spikes = torch.empty(len(part), part.n_steps, n_neurons, dtype=torch.bool, device=part.device)
+        for some, columns, block in iterate_rollout(layers, part, "all"):
+            spikes[some, :, columns] = block
+        yield rows, spikes
+
+
+def _numbers(spikes: Tensor, lengths: Tensor | None, statistics: tuple[Statistic, ...], columns: Tensor) -> Tensor:
+    """Return the statistics of spikes (n_samples, n_steps, n_neurons), counted step by step: (n_columns, n_samples)."""
+    n_samples, n_steps, n_neurons = spikes.shape
+    counters = Counters.start(n_samples, n_neurons, spikes.device)
+    ended = torch.empty(len(statistics), n_samples, n_neurons, dtype=torch.int64, device=spikes.device)
+    ends = torch.full((n_samples,), n_steps, device=spikes.device) if lengths is None else lengths
+    is_end = torch.zeros(n_steps + 1, dtype=torch.bool, device=spikes.device)
+    is_end[ends] = True
+    for step in range(n_steps):
+        counters = counters.after(spikes[:, step])
+        if is_end[step + 1]:
+            done = ends == step + 1
+            for number, name in enumerate(statistics):
+                ended[number, done] = counters.number(name)[done]
+    return ended.permute(2, 0, 1).flatten(0, 1)[columns]
+
+
+def _scan(
+    layer: LateralLayer, sequences: Sequences, statistics: tuple[Statistic, ...], columns: Tensor, numbers: Tensor
+) -> None:
+    """Write the statistics of lateral neurons by the compiled kernel."""
+    from .statistics import STATISTICS
+
+    table, n_neurons = LateralTable.of(layer), layer.n_subnetworks * layer.width
+    place = np.full((n_neurons, len(STATISTICS)), -1, dtype=np.int64)
+    of_statistic = np.array([STATISTICS.index(name) for name in statistics])
+    column = columns.numpy()
+    place[column // len(statistics), of_statistic[column % len(statistics)]] = np.arange(len(column))
+    groups = [torch.arange(len(sequences))] if sequences.lengths is None else similar_lengths(sequences.lengths)
+    for group in groups:
+        step = max(32, _BLOCK // (layer.n_values * (int(sequences.n_steps) if sequences.lengths is None else int(sequences.lengths[group].max()))))
+        for rows in group.split(step):
+            part = sequences.take(rows).trim()
+            values = layer.view(snap_inputs(part.inputs).transpose(0, 1))
+            counted = np.zeros((len(column), len(part)), dtype=np.int32)
+            scan_lateral(layer, table, values, part.lengths, place, counted)
+            numbers[:, rows] = torch.from_numpy(counted).to(numbers.dtype)

@@ -1,0 +1,95 @@
+"""What a read-out takes from the spikes of a neuron beside single spikes: statistics of a sequence of them.
+
+A statistic is a whole number, counted while the spikes are made (:class:`Counters` step by step, :mod:`.lateral_kernel`
+in one pass), and an entry, the number that the read-out multiplies (:func:`entries`).
+
+==========  ============================================  ====================
+statistic   whole number                                  entry
+==========  ============================================  ====================
+mean        c, the number of spikes                       c/T
+burst       b, the longest run of spikes                  b/T
+root        c                                             √(c/T)
+ever        1 if the neuron fires at all                  the same
+last        1 if it fires in the last step                the same
+first       T − t for the first spike in step t, from 0   (T − t)/T, 0 if none
+==========  ============================================  ====================
+
+T is the number of steps of the sequence.
+"""
+
+from typing import Literal, NamedTuple, Self, get_args
+
+import torch
+from torch import Tensor
+
+Statistic = Literal["mean", "burst", "root", "ever", "last", "first"]
+STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
+
+
+def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Tensor:
+    """Return the entries of a statistic.
+
+    Parameters
+    ----------
+    numbers : Tensor of shape (..., n_rows), of a floating-point type
+        The whole numbers, which may be overwritten.
+    statistic : str
+        The statistic.
+    n_steps : Tensor of shape (n_rows,) or int
+        The number of steps of each sequence.
+
+    Returns
+    -------
+    Tensor of the same shape
+        The entries.
+    """
+    if statistic in ("ever", "last"):
+        return numbers
+    # A count times a rounded reciprocal, as for other read-outs: the same on every path to the last bit.
+    scale = 1 / n_steps.to(numbers) if isinstance(n_steps, Tensor) else 1 / n_steps
+    shares = numbers.mul_(scale)
+    return shares.sqrt_() if statistic == "root" else shares
+
+
+class Counters(NamedTuple):
+    """The statistics of spikes so far.
+
+    Parameters
+    ----------
+    count, run, longest, first, last : Tensor of shape (n_samples, n_read), dtype int64
+        Number of spikes; length of the run that ends now, and of the longest; the step of the first spike, from 1, or
+        0; whether the present step has a spike.
+    n_steps : int
+        Number of steps so far.
+    """
+
+    count: Tensor
+    run: Tensor
+    longest: Tensor
+    first: Tensor
+    last: Tensor
+    n_steps: int
+
+    @classmethod
+    def start(cls, n_samples: int, n_read: int, device: torch.device) -> Self:
+        """Return counters before the first step."""
+        return cls(*torch.zeros(5, n_samples, n_read, dtype=torch.int64, device=device), n_steps=0)
+
+    def after(self, spikes: Tensor) -> Self:
+        """Return the counters after a step with spikes (n_samples, n_read)."""
+        fired, n_steps = spikes.to(torch.int64), self.n_steps + 1
+        run = (self.run + 1) * fired
+        first = torch.where((self.first == 0) & (fired > 0), n_steps, self.first)
+        return type(self)(self.count + fired, run, torch.maximum(self.longest, run), first, fired, n_steps)
+
+    def number(self, statistic: Statistic) -> Tensor:
+        """Return the whole numbers of a statistic, (n_samples, n_read)."""
+        if statistic == "burst":
+            return self.longest
+        if statistic == "ever":
+            return (self.count > 0).to(torch.int64)
+        if statistic == "last":
+            return self.last
+        if statistic == "first":
+            return torch.where(self.first > 0, self.n_steps + 1 - self.first, 0)
+        return self.count
