@@ -56,7 +56,7 @@ class _Sizes:
     window: int = 11
     """Steps of a window of training data."""
     radii: tuple[float, ...] = (0.25, 0.5, 0.75)
-    """Quantiles, over training sequences, of the largest drive of a distance neuron: one neuron for each."""
+    """Quantiles, over training sequences, of the largest drive of distance neurons, from which they fire, in turn."""
     scattered: tuple[int, int] = (2, 64)
     """Fewest and most taps of a neuron that is read at the last step."""
     channels: tuple[int, int, int] = (9, 8, 3)
@@ -214,7 +214,7 @@ class _Sampler:
         return _Neurons(*both, np.zeros(2 * len(each)), np.concatenate((group, group + n_pairs)))
 
     def _distance(self, generator: np.random.Generator, n_neurons: int) -> _Neurons:
-        n_windows = max(1, round(n_neurons / len(SIZES.radii)))
+        n_windows = n_neurons
         n_steps = min(SIZES.window, self.n_steps)
         sample = generator.integers(self.n_samples, size=n_windows)
         longest = np.maximum(1, (self.lengths[sample] - 1) // max(1, n_steps - 1))
@@ -235,10 +235,10 @@ class _Sampler:
         largest = np.empty((n_windows, len(chosen)))
         table = (self.values, source, delay, weight, self.lengths, np.sort(chosen), largest)
         in_threads(partial(_largest_drives, *table), n_windows, source.size * len(chosen) * self.n_steps)
-        level = np.quantile(largest, SIZES.radii, axis=1, method="inverted_cdf").T
-        n = len(SIZES.radii)
-        repeated = (np.repeat(value, n, axis=0) for value in (source, delay, weight))
-        return _Neurons(*repeated, level.ravel(), np.zeros(n * n_windows, dtype=np.int64))
+        largest.sort(axis=1)
+        rank = (np.array(SIZES.radii) * len(chosen)).astype(np.int64)[np.arange(n_windows) % len(SIZES.radii)]
+        level = largest[np.arange(n_windows), np.minimum(rank, len(chosen) - 1)]
+        return _Neurons(source, delay, weight, level, np.zeros(n_windows, dtype=np.int64))
 
     def _last(self, generator: np.random.Generator, n_neurons: int) -> _Neurons:
         n_places = int(self.lengths.max()) * self.n_features
