@@ -208,6 +208,11 @@ class Dictionary(ABC):
         return derived.as_complete() if self.is_complete and not derived.is_selection else derived
 
     @property
+    def units(self) -> Tensor:
+        """What the entries of each atom are multiples of: a network reads it with its coefficient times the unit."""
+        return torch.ones(self.n_atoms, dtype=torch.float64, device=self.device)
+
+    @property
     def device(self) -> torch.device:
         """Device on which products are computed."""
         return self.column_of_atom.device
@@ -219,7 +224,7 @@ class Dictionary(ABC):
     @property
     def is_binary(self) -> bool:
         """Whether every entry is 0 or 1, so that products of columns are counts without rounding."""
-        return self._read.kind != "mean"
+        return self._read.kind in ("last", "all")
 
     @property
     @abstractmethod

@@ -1,5 +1,6 @@
 """A dictionary of several statistics of spikes, each column in a unit of its own."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +11,9 @@ from torch import Tensor
 
 from ..core import bits
 from ..data.sequences import Sequences
+from ..neurons.lateral import LateralLayer
 from ..neurons.reading import read_columns, roll_statistics
-from ..neurons.statistics import entries
+from ..neurons.statistics import column_entries, entries
 from ..witnesses import WitnessSet
 from .base import Dictionary, ParsedReadout, group_labelled
 from .products import self_product
@@ -24,18 +26,20 @@ _BLOCK = 2**22
 class StatisticsDictionary(Dictionary):
     r"""Columns of statistics of spikes (:mod:`cvxsnn.neurons.statistics`), standardised, with kinds of equal weight.
 
-    A kind is a statistic. An atom is a column that varies; equal columns stay two atoms. The entries of a column are
-    those of its statistic times its unit, a power of two, so that weights of the program and weights of the network
-    differ by no rounding. The unit is the power of two closest, on a logarithmic scale, to
-    :math:`1 / (\sigma_j \sqrt{m_k})`: one over the standard deviation of the entries on the training data and over the
-    root of the number of columns of the kind that vary. So every kind has a kernel with about the same mean diagonal,
-    one, and there is no weight to choose. Columns that do not vary have unit zero and share one atom of zeros.
+    A kind is the set of neurons of which the same statistics are read. An atom is a column that varies; equal columns
+    stay two atoms. The entries of a column are those of its statistic times its unit :math:`u_j`, a power of two, so
+    that no rounding comes between weights of the program and weights of the network. With the standard deviation
+    :math:`\sigma_j` of the entries on the training data and the number :math:`m` of columns of its kind that vary, the
+    unit is one of the two powers of two around :math:`1 / (\sigma_j \sqrt{m})`, such that
+    :math:`\sum_j \sigma_j^2 u_j^2` is one, as closely as possible, for the first columns of the kind however many. So
+    the kernels of all kinds have the same mean diagonal, and there is no weight to choose. Columns that do not vary
+    have unit zero and share one atom of zeros.
 
     Parameters
     ----------
     numbers : Tensor of shape (n_atoms, n_rows), of an integer dtype
         The whole numbers of the statistics.
-    kind : Tensor of shape (n_atoms,), dtype int64
+    statistic : Tensor of shape (n_atoms,), dtype int64
         The statistic of each atom, as its place in the read-out.
     unit : Tensor of shape (n_columns,), dtype float64
         The unit of every column.
@@ -52,7 +56,7 @@ class StatisticsDictionary(Dictionary):
     """
 
     numbers: Tensor
-    kind: Tensor
+    statistic: Tensor
     unit: Tensor
     lengths: Tensor | None = None
 
@@ -64,21 +68,21 @@ class StatisticsDictionary(Dictionary):
         layers = [layer.to(sequences.device) for layer in witnesses.layers]
         numbers = roll_statistics(layers, sequences, parsed.statistics)
         columns = read_columns(layers, parsed.statistics).to(numbers.device)
-        kind, n_columns = columns % parsed.n_windows, witnesses.n_witnesses * parsed.n_windows
+        statistic, n_columns = columns % parsed.n_windows, witnesses.n_witnesses * parsed.n_windows
         if unit is None:
             steps = sequences.n_steps if sequences.lengths is None else sequences.lengths
             unit = torch.zeros(n_columns, dtype=torch.float64, device=numbers.device)
-            unit[columns] = _units(numbers, kind, parsed, steps)
-        # Every kind in turn; the atom of zeros, which other columns share, comes first.
+            unit[columns] = _units(numbers, statistic, _kinds(witnesses, columns // parsed.n_windows), parsed, steps)
+        # Every statistic in turn; the atom of zeros, which other columns share, comes first.
         varying = torch.nonzero(unit[columns] != 0).squeeze(1)
-        varying = varying[torch.argsort(kind[varying], stable=True)]
+        varying = varying[torch.argsort(statistic[varying], stable=True)]
         constant = torch.nonzero(unit == 0).flatten()[:1]
         atom_of_column = torch.zeros(n_columns, dtype=torch.int64, device=numbers.device)
         atom_of_column[columns[varying]] = torch.arange(len(varying), device=numbers.device) + len(constant)
         zeros = numbers.new_zeros(len(constant), numbers.shape[1])
         return cls(
             numbers=torch.cat((zeros, numbers[varying])),
-            kind=torch.cat((constant.new_zeros(len(constant)), kind[varying])),
+            statistic=torch.cat((constant.new_zeros(len(constant)), statistic[varying])),
             unit=unit,
             lengths=sequences.lengths,
             n_rows=numbers.shape[1],
@@ -94,27 +98,22 @@ class StatisticsDictionary(Dictionary):
         return False
 
     @cached_property
-    def _unit_of_atom(self) -> Tensor:
+    def units(self) -> Tensor:
+        """The unit of each atom."""
         return self.unit[self.column_of_atom]
 
     @cached_property
     def largest_entry(self) -> float:
         return max(float(block.abs().max()) for _, block in self._iterate_atoms())
 
-    def _entries(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype = torch.float64) -> Tensor:
+    def _entries(self, atoms: Tensor | slice, rows: slice) -> Tensor:
         """Return entries, of shape (atoms, rows)."""
-        values, kind = self.numbers[:, rows][atoms].to(dtype), self.kind[atoms]
         steps = self.n_steps if self.lengths is None else self.lengths[rows]
-        for number, name in enumerate(self._read.statistics):
-            mine = kind == number
-            if bool(mine.all()):
-                values = entries(values, name, steps)
-            elif bool(mine.any()):
-                values[mine] = entries(values[mine], name, steps)
-        return values.mul_(self._unit_of_atom[atoms, None])
+        values = column_entries(self.numbers[atoms][:, rows], self.statistic[atoms], self._read.statistics, steps)
+        return values.mul_(self.units[atoms, None])
 
     def _numbers(self, atoms: Tensor | slice, rows: slice, dtype: torch.dtype) -> Tensor:
-        return self._entries(atoms, rows, dtype).T
+        return self._entries(atoms, rows).T.to(dtype)
 
     @property
     def _atoms_at_once(self) -> int:
@@ -153,7 +152,7 @@ class StatisticsDictionary(Dictionary):
         return total
 
     def take_atoms(self, atoms: Tensor) -> Self:
-        return self._derived(numbers=self.numbers[atoms], kind=self.kind[atoms], **self._renumbered(atoms))
+        return self._derived(numbers=self.numbers[atoms], statistic=self.statistic[atoms], **self._renumbered(atoms))
 
     def take_rows(self, rows: Tensor) -> Self:
         lengths = None if self.lengths is None else self.lengths[rows]
@@ -174,16 +173,39 @@ class StatisticsDictionary(Dictionary):
         return f"StatisticsDictionary({shape}, readout={self.readout!r}, from {self.witnesses!r})"
 
 
-def _units(numbers: Tensor, kind: Tensor, parsed: ParsedReadout, n_steps: Tensor | int) -> Tensor:
+def _kinds(witnesses: WitnessSet, neurons: Tensor) -> Tensor:
+    """Return the kind of some neurons, from 0: which statistics are read of them."""
+    top = witnesses.layers[-1]
+    if not isinstance(top, LateralLayer):
+        return torch.zeros_like(neurons)
+    return torch.unique(top.statistics.flatten().to(neurons.device)[neurons], return_inverse=True)[1]
+
+
+def _units(numbers: Tensor, statistic: Tensor, kind: Tensor, parsed: ParsedReadout, n_steps: Tensor | int) -> Tensor:
     """Return the unit of each column: a power of two, or zero for columns that do not vary."""
     deviation = numbers.new_zeros(len(numbers), dtype=torch.float64)
     size = max(1, _BLOCK // numbers.shape[1])
     for number, name in enumerate(parsed.statistics):
-        for columns in torch.nonzero(kind == number).squeeze(1).split(size):
+        for columns in torch.nonzero(statistic == number).squeeze(1).split(size):
             values = entries(numbers[columns].double(), name, n_steps)
             varies = values.amax(1) > values.amin(1)
             deviation[columns] = torch.where(varies, values.std(1, correction=0), 0.0)
-    varies = deviation > 0
-    n_varying = torch.bincount(kind[varies], minlength=parsed.n_windows).clamp_min(1)
-    exponent = -(deviation.clamp_min(1e-300).log2() + n_varying[kind].double().log2() / 2).round()
-    return torch.where(varies, torch.ldexp(torch.ones_like(deviation), exponent.to(torch.int32)), 0.0)
+    units = torch.zeros_like(deviation)
+    for number in range(int(kind.max()) + 1 if len(kind) else 0):
+        columns = torch.nonzero((kind == number) & (deviation > 0)).squeeze(1)
+        units[columns] = _powers_of_two(deviation[columns])
+    return units
+
+
+def _powers_of_two(deviation: Tensor) -> Tensor:
+    """Return a power of two for each deviation, so that squares of their products sum to one, as evenly as possible."""
+    ideal = -(deviation.log2() + math.log2(max(1, len(deviation))) / 2)
+    lower = ideal.floor()
+    # The share of a column, in units of what each should have: between a quarter and one, or four times that.
+    shares, missing, is_higher = torch.exp2(2 * (lower - ideal)).tolist(), 0.0, []
+    for share in shares:
+        missing += 1 - share
+        is_higher.append(missing > 1.5 * share)  # three more shares are closer to what is missing than none
+        missing -= 3 * share * is_higher[-1]
+    exponent = lower.to(torch.int32) + torch.tensor(is_higher, dtype=torch.int32, device=lower.device)
+    return torch.ldexp(torch.ones_like(deviation), exponent)

@@ -15,6 +15,7 @@ from ..data.sequences import TrainingSet
 from ..dictionary import build_dictionary
 from ..dictionary.base import parse_readout
 from ..neurons import HiddenLayer
+from ..neurons.reading import read_columns
 from ..witnesses import WitnessSet
 from .spiking_network import OutputHead, SpikingNetwork
 
@@ -77,12 +78,16 @@ def reconstruct(
     if len(support) == 0:  # a network needs at least one neuron, so keep one and read it with weight zero
         support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
     columns = dictionary.column_of_atom[support.to(dictionary.column_of_atom.device)]
-    n_windows = parse_readout(dictionary.readout).n_windows
+    coef = coef * dictionary.units[support.to(dictionary.device)].to(coef)[:, None]
+    parsed = parse_readout(dictionary.readout)
+    n_windows = parsed.n_windows
     parts = ((head.name, head.loss.name, head.columns) for head in solution.problem.heads)
     heads = [OutputHead(name, loss, columns.start, columns.stop) for name, loss, columns in parts]
     if form == "full":
-        weight = coef.new_zeros(witnesses.n_witnesses * n_windows, coef.shape[1])
-        weight.index_copy_(0, columns.to(weight.device), coef)
+        every = torch.arange(witnesses.n_witnesses * n_windows)
+        every = read_columns(witnesses.layers, parsed.statistics).cpu() if parsed.statistics else every
+        weight = coef.new_zeros(len(every), coef.shape[1])
+        weight.index_copy_(0, torch.searchsorted(every, columns.cpu()).to(weight.device), coef)
         return SpikingNetwork(witnesses.layers, weight, heads, intercept, readout=dictionary.readout)
     subnetworks, neurons = witnesses.locate(columns // n_windows)
     if form == "compact":

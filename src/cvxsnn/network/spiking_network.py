@@ -18,7 +18,13 @@ from ..dictionary import Readout
 from ..dictionary.base import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, LayerState, Stepper, roll_out
 from ..neurons.layer import check_stack, check_whole
+from ..neurons.reading import read_columns, roll_statistics
 from ..neurons.rollout import count_spikes
+from ..neurons.statistics import Counters, Statistic, column_entries
+
+
+_BLOCK = 2**24
+"""Entries that a read-out multiplies at once: 128 MiB."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,9 @@ class NetworkState:
         Advances the hidden layers.
     layers : tuple of LayerState
         The state of each hidden layer.
-    counts : Tensor of shape (n_samples, n_read)
-        Spikes so far of each neuron that is read, within its window. Only read-outs of means use them.
+    counts : Tensor of shape (n_samples, n_read), or Counters
+        Spikes so far of each neuron that is read, within its window, for read-outs of means; for statistics, what they
+        count.
     n_steps : int
         Steps so far.
     length : int, optional
@@ -109,7 +116,7 @@ class NetworkState:
 
     stepper: Stepper
     layers: tuple[LayerState, ...]
-    counts: Tensor
+    counts: Tensor | Counters
     n_steps: int
     length: int | None = None
 
@@ -137,12 +144,14 @@ class NetworkState:
         NetworkState
             The state.
         """
-        if length is None and parse_readout(readout).n_windows > 1:
+        parsed = parse_readout(readout)
+        if length is None and parsed.kind == "mean" and parsed.n_windows > 1:
             raise InvalidInputError(
                 f"expected the number of steps in advance to read {readout!r}, got none: pass start(n_samples, n_steps)"
             )
         length = None if length is None else check_positive_int("n_steps", length)
-        return cls(stepper, stepper.start(n_samples), counts, 0, length)
+        started = Counters.start(*counts.shape, counts.device) if parsed.statistics else counts
+        return cls(stepper, stepper.start(n_samples), started, 0, length)
 
     def after(
         self, layers: tuple[LayerState, ...], read: Tensor, readout: Readout, windows_read: Tensor | None
@@ -168,6 +177,13 @@ class NetworkState:
             The spikes or their means so far.
         """
         parsed, n_steps = parse_readout(readout), self.n_steps + 1
+        if isinstance(self.counts, Counters):
+            counters = self.counts.after(read)
+            numbers = torch.stack([counters.number(name) for name in parsed.statistics])
+            which = torch.zeros(read.shape[-1], dtype=torch.int64) if windows_read is None else windows_read
+            mine = numbers.gather(0, which.expand(1, *read.shape))[0]
+            features = column_entries(mine.T, which, parsed.statistics, n_steps).T
+            return replace(self, layers=layers, counts=counters, n_steps=n_steps), features
         if parsed.kind != "mean":
             return replace(self, layers=layers, n_steps=n_steps), read
         if windows_read is None or self.length is None:
@@ -228,10 +244,12 @@ class SpikingNetwork(nn.Module):
     neurons : Tensor of shape (n_read,), dtype int64, optional
         The last layer's neurons that are read, ``subnetwork * width + neuron``; all of them when not given, each in
         every window. A neuron that is read in several windows is listed once for each.
-    readout : "last", "all", "mean" or "windows-k"
-        Read the spikes of the last step, of every step, their mean over the steps, or their means in k windows of time.
+    readout : "last", "all", "mean", "windows-k", or statistics such as "mean+burst"
+        Read the spikes of the last step, of every step, their mean over the steps, their means in k windows of time, or
+        statistics of them (:mod:`cvxsnn.neurons.statistics`).
     windows_read : Tensor of shape (n_read,), dtype int64, optional
-        The window in which each of ``neurons`` is read, for readout "windows-k"; None for others.
+        The window in which each of ``neurons`` is read, for readout "windows-k", or the number of its statistic; None
+        for others.
 
     Examples
     --------
@@ -268,7 +286,8 @@ class SpikingNetwork(nn.Module):
         self.stack = nn.ModuleList(_HeldLayer(layer) for layer in layers)
         n_neurons, n_windows = layers[-1].n_subnetworks * layers[-1].width, parsed.n_windows
         if neurons is None:
-            columns = torch.arange(n_neurons * n_windows)
+            all_columns = torch.arange(n_neurons * n_windows)
+            columns = read_columns(layers, parsed.statistics) if parsed.statistics else all_columns
             neurons, windows_read = columns // n_windows, columns % n_windows if n_windows > 1 else windows_read
         if weight.ndim != 2 or len(weight) != len(neurons):
             raise InvalidInputError(
@@ -278,8 +297,8 @@ class SpikingNetwork(nn.Module):
         n_listed = None if windows_read is None else len(windows_read)
         if n_listed != (len(weight) if n_windows > 1 else None):
             raise InvalidInputError(
-                f"expected windows_read with the window of each of {len(neurons)} neurons for readout 'windows-k', and "
-                f"None for others, got {n_listed} for {parsed}"
+                f"expected windows_read with the window or statistic of each of {len(neurons)} neurons for a readout of "
+                f"several, and None for others, got {n_listed} for {parsed}"
             )
         _check_heads(heads, weight.shape[1])
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
@@ -294,6 +313,8 @@ class SpikingNetwork(nn.Module):
         for name, index, limit in (("neurons", neurons, n_neurons), ("windows_read", windows_read, n_windows)):
             checked = None if index is None else check_whole(name, index, weight.shape[:1], limit)
             self.register_buffer(name, None if checked is None else checked.to(device, torch.int64))
+        if parsed.statistics and not bool(torch.isin(self.columns, read_columns(layers, parsed.statistics)).all()):
+            raise InvalidInputError("expected statistics that the neurons of the last layer name, got others")
 
     @property
     def layers(self) -> tuple[HiddenLayer, ...]:
@@ -349,12 +370,20 @@ class SpikingNetwork(nn.Module):
             The spikes of the last step, their mean, or those of every step.
         """
         sequences, parsed = Sequences.of(inputs).to(self.weight.device), parse_readout(self.readout)
+        if parsed.statistics:
+            return self._statistics(sequences, parsed.statistics)
         if parsed.kind != "mean":
             return roll_out(self.layers, sequences, parsed.kind)[..., self.columns].to(torch.float64)
         counts = count_spikes(self.layers, sequences, parsed.n_windows)[:, self.columns].to(torch.float64)
         steps = sequences.n_steps if sequences.lengths is None else sequences.lengths[:, None].to(torch.float64)
         # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
         return counts.mul_(parsed.scale(steps))
+
+    def _statistics(self, sequences: Sequences, statistics: tuple[Statistic, ...]) -> Tensor:
+        numbers = roll_statistics(self.layers, sequences, statistics)
+        place = torch.searchsorted(read_columns(self.layers, statistics), self.columns)
+        steps = sequences.n_steps if sequences.lengths is None else sequences.lengths
+        return column_entries(numbers[place], self.columns % len(statistics), statistics, steps).T
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.
@@ -369,7 +398,10 @@ class SpikingNetwork(nn.Module):
         Tensor of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) when every step is read
             The scores, in float64.
         """
-        return self.features(inputs) @ self.weight + self.intercept
+        sequences = Sequences.of(inputs)
+        rows = torch.arange(len(sequences), device=sequences.device).split(max(1, _BLOCK // len(self.neurons)))
+        parts = [sequences] if len(rows) == 1 else [sequences.take(some) for some in rows]
+        return torch.cat([self.features(part) @ self.weight for part in parts]) + self.intercept
 
     @torch.no_grad()
     def predict(self, inputs: Sequences | Array) -> dict[str, npt.NDArray[np.int64]]:

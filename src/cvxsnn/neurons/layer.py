@@ -332,7 +332,7 @@ class HiddenLayer(ABC):
         is_read = self.weight != 0
         if not self.has_delays:
             return is_read.sum(2)
-        counts = torch.zeros(self.n_subnetworks, self.n_inputs, dtype=torch.int64, device=self.weight.device)
+        counts = torch.zeros(self.n_subnetworks, self.n_values, dtype=torch.int64, device=self.weight.device)
         return counts.scatter_add_(1, self.source.flatten(1).long(), is_read.flatten(1).long())
 
     def take_inputs(self, chosen: Tensor) -> Self:

@@ -51,6 +51,37 @@ def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Ten
     return shares.sqrt_() if statistic == "root" else shares
 
 
+def column_entries(
+    numbers: Tensor, statistic: Tensor, statistics: tuple[Statistic, ...], n_steps: Tensor | int
+) -> Tensor:
+    """Return the entries of columns of several statistics.
+
+    Parameters
+    ----------
+    numbers : Tensor of shape (n_columns, n_rows)
+        The whole numbers.
+    statistic : Tensor of shape (n_columns,), dtype int64
+        The statistic of each column, as its place in ``statistics``.
+    statistics : tuple of str
+        The statistics.
+    n_steps : Tensor of shape (n_rows,) or int
+        The number of steps of each sequence.
+
+    Returns
+    -------
+    Tensor of shape (n_columns, n_rows), dtype float64
+        The entries.
+    """
+    values = numbers.to(torch.float64, copy=True)
+    for number, name in enumerate(statistics):
+        mine = statistic == number
+        if bool(mine.all()):
+            return entries(values, name, n_steps)
+        if bool(mine.any()):
+            values[mine] = entries(values[mine], name, n_steps)
+    return values
+
+
 class Counters(NamedTuple):
     """The statistics of spikes so far.
 

@@ -1,7 +1,7 @@
-"""Lateral neurons of five kinds, in one layer: what the default reads of longer sequences."""
+"""Lateral neurons of several kinds, in one layer: what the default reads of sequences."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -12,11 +12,12 @@ import numpy.typing as npt
 import torch
 
 from ..core.checks import Array, check_positive_int
+from ..core.errors import InvalidInputError
 from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
 from ..data.sequences import Sequences
 from ..neurons.exact import snap_weights
-from ..neurons.lateral import VIEWS, LateralLayer
+from ..neurons.lateral import VIEWS, LateralLayer, view_inputs
 from ..neurons.statistics import STATISTICS, Statistic
 from ..neurons.tap_kernel import _compiled, in_threads
 from .settings import Check, Family
@@ -27,20 +28,25 @@ from .witness_set import WitnessSet
 class Kind(NamedTuple):
     """A kind of neurons: its share of a layer, and the statistics that are read of it."""
 
-    share: float
+    share: int
     statistics: tuple[Statistic, ...]
 
 
 KINDS: Mapping[str, Kind] = {
-    "rate": Kind(0.34, ("mean", "burst")),
-    "winner": Kind(0.22, ("root",)),
-    "distance": Kind(0.32, ("ever",)),
-    "last": Kind(0.12, ("last",)),
+    "rate": Kind(3, ("mean", "burst")),
+    "winner": Kind(2, ("root",)),
+    "distance": Kind(3, ("ever",)),
+    "last": Kind(1, ("last",)),
 }
-"""The neurons by the way they are drawn. A kind of the read-out is a statistic, so "rate" neurons are two kinds."""
+"""The kinds by name, in the order of the layer."""
 
-READOUT = "mean+burst+root+ever+last"
-"""The read-out of all kinds."""
+ALONG_TIME = ("rate", "winner", "distance")
+"""The kinds that ignore at which step something happens."""
+
+
+def readout_of(kinds: Sequence[str]) -> str:
+    """Return the read-out of neurons of some kinds: all statistics that are read of any of them."""
+    return "+".join(statistic for kind in KINDS if kind in kinds for statistic in KINDS[kind].statistics)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,18 @@ class _Neurons(NamedTuple):
     group: Integers
 
 
-_CHECKS: Mapping[str, Check] = {"n_kinds": check_positive_int, "n_calibration": check_positive_int}
+def _check_kinds(name: str, value: Any) -> object:
+    kinds = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if not kinds or not all(isinstance(kind, str) and kind in KINDS for kind in kinds) or len({*kinds}) < len(kinds):
+        raise InvalidInputError(f"expected {name} to be some of {', '.join(map(repr, KINDS))}, got {value!r}")
+    return kinds
+
+
+_CHECKS: Mapping[str, Check] = {
+    "n_witnesses": check_positive_int,
+    "kinds": _check_kinds,
+    "n_calibration": check_positive_int,
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,8 +104,8 @@ class Kinds(Family):
 
     Rate neurons fire where a short pattern with regular gaps exceeds a threshold. Winners are groups of neurons with
     random weights, of which the one with the largest drive fires. Distance neurons fire where the inputs are close to a
-    window of training data. A last kind reads inputs of the whole history at the last step. All but the last read the
-    values of the inputs, or their changes.
+    window of training data. These kinds read the values of the inputs, or their changes. Neurons of the kind "last" read
+    values of the whole history, at the last step.
 
     Parameters
     ----------
@@ -96,8 +113,10 @@ class Kinds(Family):
         Ignored: sums are exact in float64.
     device : torch.device or str, optional
         Device of the witnesses.
-    n_kinds : int
-        Number of neurons, about: groups and radii are whole.
+    n_witnesses : int
+        Number of neurons, about: groups are whole.
+    kinds : sequence of "rate", "winner", "distance" and "last"
+        The kinds.
     n_calibration : int
         Number of training sequences, a seeded subset, from which thresholds and windows are taken.
 
@@ -105,29 +124,31 @@ class Kinds(Family):
     --------
     >>> import numpy as np
     >>> from cvxsnn.witnesses import Kinds
-    >>> Kinds(n_kinds=100).sample(np.random.default_rng(0).normal(size=(50, 20, 3)))
+    >>> Kinds(n_witnesses=100, kinds=("rate", "distance")).sample(np.random.default_rng(0).normal(size=(50, 20, 3)))
     WitnessSet(sampled lateral, 1 × (3→100))
     """
 
     name = "kinds"
-    recognised_by = "n_kinds"
+    recognised_by = "kinds"
     checks = _CHECKS
-    n_kinds: int
+    n_witnesses: int
+    kinds: Sequence[str] = ALONG_TIME
     n_calibration: int = N_CALIBRATION
 
     def sample(self, inputs: Sequences | Array | int, seed: int = 0) -> WitnessSet:
         """Sample witnesses; :func:`cvxsnn.witnesses.regenerate` needs the same sequences to draw them again."""
         calibration = Calibration.of(as_sequences(inputs), self.n_calibration, check_seed(seed))
-        check_fits(2000 * self.n_kinds, "cpu", "the neurons of a hidden layer", "use fewer of them")
+        check_fits(2000 * self.n_witnesses, "cpu", "the neurons of a hidden layer", "use fewer of them")
         sampler = _Sampler(calibration, seed)
         parts: list[_Neurons] = []
         reads: list[Integers] = []
-        n_groups = 0
+        total = sum(KINDS[name].share for name in self.kinds)
         for name, kind in KINDS.items():
-            part = sampler.draw(name, max(1, round(kind.share * self.n_kinds)))
+            if name not in self.kinds:
+                continue
+            part = sampler.draw(name, max(1, round(self.n_witnesses * kind.share / total)))
             bits = sum(1 << STATISTICS.index(statistic) for statistic in kind.statistics)
-            parts.append(part._replace(group=np.where(part.group > 0, part.group + n_groups, 0)))
-            n_groups += int(part.group.max(initial=0))
+            parts.append(part)
             reads.append(np.full(len(part.level), bits))
         n_taps = max(part.source.shape[1] for part in parts)
 
@@ -156,8 +177,6 @@ class _Sampler:
         self.generator: Callable[[str], np.random.Generator] = partial(child_generator, seed, "kinds")
         self.lengths, self.n_features = calibration.lengths, calibration.sequences.n_features
         block = calibration.sequences.inputs.transpose(0, 1)
-        from ..neurons.lateral import view_inputs
-
         # (n_samples, n_values, n_steps): a neuron reads one row of one sequence after the other
         self.values = np.ascontiguousarray(view_inputs(block, None, VIEWS).permute(1, 2, 0).numpy())
         self.n_samples, _, self.n_steps = self.values.shape
