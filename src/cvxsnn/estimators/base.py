@@ -214,7 +214,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return ModelSummary(
             name=type(self).__name__,
             history=self.history_,
-            certificate=self.certificate_,
+            certificate=None if self._proof is None else self.proof_.certificate,
             network=summarise(self.network_),
             n_read=self.network_.n_active,
             n_sampled=None if self._proof is None else self._proof.witnesses.n_witnesses,
@@ -258,13 +258,17 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     @property
     def proof_(self) -> Proof:
-        """The certified read-out with everything needed to certify it again, except for the data."""
+        """The certified read-out with everything needed to certify it again, except for the data.
+
+        If ``network_`` is another network by now, this raises an error.
+        """
         check_is_fitted(self)
         if self._proof is None:
             raise InvalidInputError(
                 f"expected a model whose read-out is the optimum of a convex program, got method={self.method!r}: only "
                 f"{', '.join(name for name, kind in METHODS.items() if kind.stages[-1] == 'convex')} prove anything"
             )
+        self._proof.check_network(self.network_)
         return self._proof
 
     def as_sequences(self, X: Any) -> Sequences:
