@@ -3,10 +3,11 @@
 import pickle
 
 import pytest
-from estimators.samples import SEQUENCES, THREE_LABELS
+from estimators.samples import LABELS, SEQUENCES, THREE_LABELS
 from small_models import assert_close_certificates, classifier
 
-from cvxsnn import InvalidInputError, load, save
+from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor, load, save
+from cvxsnn.core.errors import OtherDataWarning
 from cvxsnn.core.storage import read_tensors, write_tensors
 from cvxsnn.network import OutputHead
 
@@ -61,3 +62,32 @@ def test_a_file_whose_network_is_not_that_of_its_proof_has_no_certificate(kind, 
             changed = (tensors[name] == 0).to(tensors[name])  # valid for every parameter
             write_tensors(tmp_path / name, "model", tensors | {name: changed}, header)
             assert_refused(load(tmp_path / name))
+
+
+@pytest.mark.parametrize("labels", [LABELS, THREE_LABELS])
+def test_labels_are_certified_as_they_are_predicted(labels):
+    """Exchanged labels make all answers wrong, and the objective says so."""
+    model = fitted(labels)
+    model.classes_ = model.classes_[::-1]
+    assert model.score(SEQUENCES, labels) < 0.5
+    with pytest.warns(OtherDataWarning, match="targets"):
+        certificate = model.certify(SEQUENCES, labels)
+    assert certificate.primal > 2 * model.certificate_.primal
+    exchanged = labels.max() - labels
+    assert_close_certificates(model.certify(SEQUENCES, exchanged), model.certificate_)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+def test_the_loss_of_the_fit_is_certified_whatever_the_parameter_is_now(loss):
+    model = SpikingClassifier(n_neurons=24, loss=loss, random_state=0).fit(SEQUENCES, LABELS)
+    for other in ("squared", "logistic", "softmax", None):
+        model.set_params(loss=other)
+        assert_close_certificates(model.certify(SEQUENCES, LABELS), model.certificate_)
+
+
+def test_targets_are_certified_in_the_shape_in_which_they_are_predicted():
+    targets = SEQUENCES[:, 0, :2]
+    model = SpikingRegressor(n_neurons=24, random_state=0).fit(SEQUENCES, targets)
+    model.is_flat_ = True  # only the first output is predicted now
+    with pytest.raises(InvalidInputError, match=r"as many axes as in fit, got shape \(48, 2\)"):
+        model.certify(SEQUENCES, targets)
