@@ -1,5 +1,7 @@
 """Probabilities from the scores of a least-squares read-out."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tolerances import CALIBRATED, ROUNDING
 
-from cvxsnn import SpikingClassifier
+from cvxsnn import SpikingClassifier, load, save
+from cvxsnn.core.storage import read_tensors, write_tensors
 from cvxsnn.estimators.classifier import fit_scale, logits
 
 SHARE_KEPT = 0.7
@@ -85,3 +88,23 @@ def test_labels_that_are_all_predicted_correctly_do_not_make_probabilities_certa
     scale = fit_scale(scores, labels, torch.full((20,), 1 / 20, dtype=torch.float64))
     probability = torch.softmax(logits(scores, scale), 1).max()
     assert float(probability) == pytest.approx(1 - 1 / 22, abs=1e-4)
+
+
+@pytest.mark.parametrize(("loss", "n_classes"), [("logistic", 2), ("logistic", 3), ("softmax", 2), ("softmax", 3)])
+def test_only_a_least_squares_read_out_has_a_scale(loss, n_classes, tmp_path):
+    """Files of version 0.1.0 have one for every loss over default neurons."""
+    X, y = noisy_task(40, n_classes, 0)
+    model = SpikingClassifier(n_neurons=20, loss=loss, random_state=0).fit(X, y)
+    save(model, tmp_path / "model")
+    tensors, header = read_tensors(tmp_path / "model", "model")
+    assert "probability_scale" not in header
+    write_tensors(tmp_path / "older", "model", tensors, header | {"probability_scale": 3.0})
+    np.testing.assert_array_equal(load(tmp_path / "older").predict_proba(X), model.predict_proba(X))
+
+
+def test_parameters_set_after_a_fit_do_not_change_its_probabilities(fitted):
+    X, _ = noisy_task(20, len(fitted.classes_), 2)
+    expected = fitted.predict_proba(X)
+    for loss in ("logistic", "softmax"):
+        model = copy(fitted).set_params(loss=loss)
+        np.testing.assert_array_equal(model.predict_proba(X), expected)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from networks import CASES, FORMS, NEURONS, READOUTS, Case, draw_inputs
 from tolerances import CERTIFIED_AGAIN, ROUNDING, UNMISTAKABLE
 
@@ -73,6 +74,21 @@ def test_rebuilt_spikes_and_outputs_are_those_of_the_solution_on_any_sequence(ca
                 assert_scores_close(network(inputs), expected)
         columns = dictionary.columns(support).repeat_interleave(width, 1)
         assert torch.equal(rows_of(network.features(case.inputs))[:, chosen], columns)
+
+
+@given(case=CASES, number=st.integers(0, 2**16))
+@settings(max_examples=60)
+def test_a_proof_is_about_its_own_network_and_no_other(case, number):
+    solution = case.solve()
+    proof = Proof.of(solution, Objective(case.loss, case.readout))
+    for form in ("compact", "full"):
+        network = reconstruct(solution, form)
+        proof.check_network(network)
+        if len(solution.support):
+            row = number % len(solution.support)
+            network.weight.data[row if form == "compact" else proof.support[row]] *= 1 + 2.0**-52
+            with pytest.raises(InvalidInputError, match="got one with other output weights: nothing is proven"):
+                proof.check_network(network)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])

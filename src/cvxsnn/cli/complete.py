@@ -43,8 +43,13 @@ def check(
     raise Exit(done.returncode if done.stdout.strip() else 2)
 
 
-def prove_in_file(path: Path, estimator: Any, inputs: Any, samples: Data, seconds: float, tol: float) -> Any:
-    """Prove a lower bound over all neurons in a file, print the gap of a model to it, and return a better model."""
+def prove_in_file(
+    path: Path, estimator: Any, primal: float, inputs: Any, samples: Data, seconds: float, tol: float
+) -> Any:
+    """Prove a lower bound over all neurons in a file, print the gap of a model to it, and return a better model.
+
+    ``primal`` is the objective of the model, computed from the samples: what its file states may be forged.
+    """
     from ..convex.certificate import Certificate, checked_certificate
     from ..network.reconstruction import Proof, reconstruct
     from ..theory.proving import prove_proof
@@ -67,7 +72,7 @@ def prove_in_file(path: Path, estimator: Any, inputs: Any, samples: Data, second
             )
 
         bound = prove_proof(path, proof, data, tol=tol, max_seconds=seconds, callback=tell, pulse=pulse)
-    certificate = Certificate(estimator.certificate_.primal, bound.certificate.dual, "complete")
+    certificate = Certificate(primal, bound.certificate.dual, "complete")
     say(f"this model: {checked_certificate(bound.solution.problem, certificate)}")
     say(f"the best network found, of {bound.solution.problem.dictionary.n_atoms} neurons: {bound.certificate}")
     say(f"proven: no read-out of any {bound.family}, however many, has an objective below {bound.certificate.dual:.9g}")

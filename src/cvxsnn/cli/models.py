@@ -145,6 +145,7 @@ def certify(
     tol: Annotated[float, Option(min=0.0, help="The relative gap that --certificate aims at.")] = 1e-3,
 ) -> None:
     """Prove again, from a saved model and the data it was trained on, how far from optimal it can be."""
+    from ..estimators.base import is_same_objective
     from ..estimators.pipelines import replace_last, split_pipeline
 
     loaded = load_estimator(model)
@@ -159,15 +160,18 @@ def certify(
     proven, stated = estimator.certify(X, samples.y, samples.weight), estimator.certificate_
     say(f"found now:  {proven}")
     say(f"as saved:   {stated}")
-    if abs(proven.primal - stated.primal) > 1e-9 * max(1.0, abs(stated.primal)):
-        say("the objectives differ: these are not the data that the model was trained on", "yellow")
+    if not is_same_objective(proven, stated):
+        say(
+            "the objectives differ: these are not the data that the model was trained on, or the file was changed",
+            "yellow",
+        )
         raise Exit(2)
     kind = "selected" if proven.scope == "selected" else "sampled"
     say(f"proven: no other read-out of these {kind} neurons has an objective lower by more than the gap")
     if estimator.proof_.penalty.has_quadratic:
         say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
     if certificate is not None:
-        better = prove_in_file(certificate, estimator, X, samples, seconds, tol)
+        better = prove_in_file(certificate, estimator, proven.primal, X, samples, seconds, tol)
         if improved is not None:
             cs.save(replace_last(loaded, better), improved)
             say(f"saved: {improved}")

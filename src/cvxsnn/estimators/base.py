@@ -75,6 +75,16 @@ def all_or_nothing(fit: Method) -> Method:
     return cast(Method, fit_a_copy)
 
 
+def is_same_objective(found: Certificate, stated: Certificate) -> bool:
+    """Return whether an objective computed now is the stated one, up to rounding.
+
+    Sums are rounded in another order with other numbers of threads. The gap allows for this rounding, which is more
+    than usual where an objective is tiny beside its terms.
+    """
+    share = min(max(1e-9, found.relative_gap), 1e-6)
+    return abs(found.primal - stated.primal) <= share * found.primal
+
+
 class SpikingEstimator(EstimatorChoices, ABC):
     """The base of classifier and regressor."""
 
@@ -214,7 +224,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return ModelSummary(
             name=type(self).__name__,
             history=self.history_,
-            certificate=self.certificate_,
+            certificate=None if self._proof is None else self.proof_.certificate,
             network=summarise(self.network_),
             n_read=self.network_.n_active,
             n_sampled=None if self._proof is None else self._proof.witnesses.n_witnesses,
@@ -258,13 +268,17 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     @property
     def proof_(self) -> Proof:
-        """The certified read-out with everything needed to certify it again, except for the data."""
+        """The certified read-out with everything needed to certify it again, except for the data.
+
+        If ``network_`` is another network by now, this raises an error.
+        """
         check_is_fitted(self)
         if self._proof is None:
             raise InvalidInputError(
                 f"expected a model whose read-out is the optimum of a convex program, got method={self.method!r}: only "
                 f"{', '.join(name for name, kind in METHODS.items() if kind.stages[-1] == 'convex')} prove anything"
             )
+        self._proof.check_network(self.network_)
         return self._proof
 
     def as_sequences(self, X: Any) -> Sequences:
@@ -319,11 +333,10 @@ class SpikingEstimator(EstimatorChoices, ABC):
         if self.fingerprint_ is not None:
             return self.fingerprint_.differences(DataFingerprint.of(data))
         # Files of early versions have no fingerprint. The objective differs unless the data are the same.
-        proof = self.proof_
-        primal, stated = proof.certify(data).primal, proof.certificate.primal
-        # Sums are rounded in another order with other numbers of threads.
-        is_equal = abs(primal - stated) <= 1e-9 * max(1.0, abs(stated))
-        return [] if is_equal else [f"the objective ({primal:.6g} instead of {stated:.6g})"]
+        found, stated = self.proof_.certify(data), self.proof_.certificate
+        if is_same_objective(found, stated):
+            return []
+        return [f"the objective ({found.primal:.6g} instead of {stated.primal:.6g})"]
 
     def data_of_fit(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingSet:
         """Return the data that the model was fitted to as a training set; warn if they differ.

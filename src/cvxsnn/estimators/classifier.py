@@ -153,7 +153,9 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         if self._loss_name == "logistic" and scores.shape[1] > 1:  # one class against the rest
             shares = torch.sigmoid(scores)
             return (shares / shares.sum(1, keepdim=True)).numpy()
-        return torch.softmax(logits(scores, self.probability_scale_ or 1.0), dim=1).numpy()
+        # Files of version 0.1.0 have a scale for every loss, and only the squared loss ever used it.
+        scale = self.probability_scale_ if self._loss_name == "squared" else None
+        return torch.softmax(logits(scores, scale or 1.0), dim=1).numpy()
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> FloatArray:
@@ -194,6 +196,9 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
     @property
     def _loss_name(self) -> str:
+        """The loss of the fit; before, the one that the parameters ask for."""
+        if hasattr(self, "network_"):
+            return self.network_.heads[0].loss
         if self.loss is not None:
             return self.loss
         return "squared" if self._is_ridge else "logistic" if len(self.classes_) == 2 else "softmax"
@@ -244,8 +249,9 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             raise InvalidInputError(
                 f"unknown labels {sorted(unknown, key=str)[:5]}: the fitted classes are {self.classes_.tolist()}"
             )
-        # The classes are sorted and every label is among them, so its position is its index.
-        indices: npt.NDArray[Any] = np.searchsorted(self.classes_, y)
+        # The classes are sorted, unless somebody has changed them, and every label is among them.
+        order = np.argsort(self.classes_)
+        indices: npt.NDArray[Any] = order[np.searchsorted(self.classes_, y, sorter=order)]
         if self._loss_name != "softmax" and len(self.classes_) > 2:
             one_hot: npt.NDArray[Any] = np.eye(len(self.classes_))[indices]
             return one_hot

@@ -17,6 +17,7 @@ import torch
 from sklearn.pipeline import Pipeline
 from torch import Tensor
 
+from ..convex import LOSSES
 from ..core.checks import check_bool, check_number, check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.storage import read_tensors, write_tensors
@@ -219,6 +220,9 @@ def _read_estimator(
         raise InvalidInputError(
             f"expected means, scales above zero and names of {network.n_features} features, got others"
         )
+    losses = [head.loss for head in network.heads]
+    if len(losses) > 1 or losses[0] not in LOSSES:
+        raise InvalidInputError(f"expected an estimator with one loss of {sorted(LOSSES)}, got {losses}")
     if network.readout == "all":
         raise InvalidInputError("expected an estimator that reads the last step or means, got one that reads all steps")
     if isinstance(model, SpikingRegressor) and model.is_flat_ and network.n_outputs != 1:

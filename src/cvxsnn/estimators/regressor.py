@@ -97,6 +97,8 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
             y = column_or_1d(y, warn=True)
         if reset:
             self.is_flat_ = y.ndim == 1
+        if self.is_flat_ != (y.ndim == 1):
+            raise InvalidInputError(f"expected targets with as many axes as in fit, got shape {y.shape}")
         return y
 
     def _check_parameters(self) -> None:

@@ -1,12 +1,14 @@
 """From a convex solution to the network that it describes, and to the proof that its read-out is optimal."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..convex import Certificate, ConvexProblem, Solution, certify
+from ..convex.losses import make_loss
 from ..convex.objective import Objective
 from ..convex.penalties import Penalty
 from ..core.checks import check_choice, check_positive_int, check_type
@@ -91,7 +93,7 @@ def reconstruct(
         return SpikingNetwork(witnesses.layers, weight, heads, intercept, readout=dictionary.readout)
     subnetworks, neurons = witnesses.locate(columns // n_windows)
     if form == "compact":
-        layers, read = _compact(witnesses, subnetworks, neurons)
+        layers, read = _compact(witnesses.layers, subnetworks, neurons)
     else:
         layers, read = _parallel(witnesses, subnetworks, neurons, width, max_weights)
     # The copies of a neuron fire together, so each has an equal share of the coefficient.
@@ -214,6 +216,37 @@ class Proof:
         tensors = {name: getattr(self, name).to(device) for name in ("support", "coef", "intercept", "dual_point")}
         return replace(self, witnesses=self.witnesses.to(device), **tensors)
 
+    def check_network(self, network: SpikingNetwork) -> None:
+        """Refuse a network that is not the one of this proof, so that what is certified is what predicts.
+
+        Neurons that are read with weight zero do not count.
+
+        Parameters
+        ----------
+        network : SpikingNetwork
+            The network that predicts.
+        """
+        readout, loss = parse_readout(self.objective.readout), self.objective.loss
+        losses = loss if isinstance(loss, Mapping) else dict.fromkeys((head.name for head in network.heads), loss)
+        own = _read_part(self.witnesses.layers, self.support, self.coef, readout.n_windows)
+        other = _read_part(network.layers, network.columns, network.weight, network.n_windows)
+        pairs: dict[str, tuple[Any, Any]] = {
+            "another read-out": (str(readout), network.readout),
+            "another loss": (
+                {name: make_loss(one).name for name, one in losses.items()},
+                {head.name: head.loss for head in network.heads},
+            ),
+            "another intercept": (self.intercept, network.intercept),
+            "other output weights": (own.weight, other.weight),
+            "other hidden neurons": ((own.layers, own.columns), (other.layers, other.columns)),
+        }
+        found = [name for name, pair in pairs.items() if not _are_same(*pair)]
+        if found:
+            raise InvalidInputError(
+                f"expected the network that was certified, got one with {' and '.join(found)}: nothing is proven about "
+                "it; fit again, or solve for its read-out"
+            )
+
     def problem(self, data: TrainingSet) -> ConvexProblem:
         """Rebuild the problem that was solved.
 
@@ -269,6 +302,40 @@ class Proof:
         return certificate
 
 
+class _ReadPart(NamedTuple):
+    """What a network reads with a weight other than zero: its neurons, and the output weights of each column."""
+
+    layers: list[HiddenLayer]
+    columns: Tensor
+    weight: Tensor
+
+
+def _read_part(stack: tuple[HiddenLayer, ...], columns: Tensor, weight: Tensor, n_windows: int) -> _ReadPart:
+    """Return the part of a stack that is read, in one form for all stacks that contain the same neurons."""
+    columns, weight = columns.cpu(), weight.detach().cpu()
+    order = columns.argsort(stable=True)
+    order = order[weight[order].any(1)]
+    columns, weight = columns[order], weight[order]
+    if len(columns) == 0:
+        return _ReadPart([], columns, weight)
+    neurons, width = columns // n_windows, stack[-1].width
+    layers, read = _compact(stack, neurons // width, neurons % width)
+    return _ReadPart(layers, read * n_windows + columns % n_windows, weight)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Return whether two values, layers among them, are equal to the bit on any device."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.dtype == other.dtype and torch.equal(one.detach().cpu(), other.detach().cpu())
+    if isinstance(one, HiddenLayer) and type(one) is type(other):
+        return _are_same((one.tensors(), one.settings()), (other.tensors(), other.settings()))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_are_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_are_same, one, other))
+    return bool(one == other)
+
+
 def _parallel(
     witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor, width: int, max_weights: int
 ) -> tuple[list[HiddenLayer], Tensor]:
@@ -301,13 +368,13 @@ def _parallel(
     return [*(layer.take(subnetworks) for layer in lower), top], read.flatten()
 
 
-def _compact(witnesses: WitnessSet, subnetworks: Tensor, neurons: Tensor) -> tuple[list[HiddenLayer], Tensor]:
+def _compact(stack: tuple[HiddenLayer, ...], subnetworks: Tensor, neurons: Tensor) -> tuple[list[HiddenLayer], Tensor]:
     """Return the subnetworks in use, without the neurons that have no path to the output.
 
     Subnetworks have equal widths, so those that need fewer neurons are padded with silent ones.
     """
     used, rank = (index.cpu() for index in torch.unique(subnetworks, return_inverse=True))
-    layers = [layer.take(used.to(layer.weight.device)) for layer in witnesses.layers]
+    layers = [layer.take(used.to(layer.weight.device)) for layer in stack]
     needed = torch.zeros(len(used), layers[-1].width, dtype=torch.bool)
     needed[rank, neurons.cpu()] = True
     read = rank
