@@ -82,6 +82,7 @@ def test_what_rounding_the_readout_costs_is_part_of_the_certificate(xor):
         assert rounded.certificate.primal >= before.dual
         assert rounded.certificate.dual <= before.primal
         assert len(rounded.network.weight.detach().unique()) <= 2**bits
+        assert torch.equal(rounded.network.weight, rounded.proof.coef)
         problem = rounded.solution.problem
         loss = problem.loss_value(rounded.network(data.inputs).detach())
         objective = float(loss + problem.l1_strength * rounded.network.weight.detach().abs().sum())

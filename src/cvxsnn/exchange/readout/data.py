@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ...convex import ConvexProblem, Solution
+from ...convex import Certificate, ConvexProblem, Solution, certify
 from ...convex.losses import LOSSES, Loss, Softmax
 from ...convex.objective import decide_class
 from ...core.checks import Array, as_array, as_tensor
@@ -181,6 +181,13 @@ class ReadoutData:
         """Return the layer's weights as coefficients; neurons with equal spikes add up."""
         coef = weight.new_zeros(self.dictionary.n_atoms, len(weight))
         return coef.index_add_(0, self.dictionary.atom_of_column, weight.T)
+
+    def certify(self, solution: Solution, weight: Tensor, bias: Tensor) -> Certificate:
+        """Certify the layer's weights in the program of a solution."""
+        coef = self.coef(weight)
+        if torch.equal(coef, solution.coef) and torch.equal(bias, solution.intercept):
+            return solution.certificate
+        return certify(solution.problem, coef, bias, [solution.dual_point])[0]
 
     def outputs(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the layer's output for every row."""

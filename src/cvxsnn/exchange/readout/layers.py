@@ -33,14 +33,16 @@ class LinearLayer:
     weight: nn.Parameter
     bias: nn.Parameter | None
 
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Return weights and bias in float64."""
+    def read(self, scale: float = 1.0, shift: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Return weights and bias in float64, without the scale and shift with which :meth:`write` wrote them."""
         weight = self.weight.detach().to(torch.float64, copy=True)
-        return weight, weight.new_zeros(len(weight)) if self.bias is None else self.bias.detach().to(weight, copy=True)
+        bias = weight.new_zeros(len(weight)) if self.bias is None else self.bias.detach().to(weight, copy=True)
+        return weight / scale, (bias - shift) / scale
 
     def rounded(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weights and bias rounded to the layer's own precision."""
-        return tuple(value.to(self.weight.dtype).to(torch.float64) for value in (weight, bias))  # type: ignore[return-value]
+        """Return weights and bias as the layer would hold them, in float64."""
+        holders = (self.weight, bias if self.bias is None else self.bias)
+        return tuple(value.to(own.dtype).to(value) for value, own in zip((weight, bias), holders, strict=True))  # type: ignore[return-value]
 
     @torch.no_grad()
     def write(self, weight: Tensor, bias: Tensor, scale: float = 1.0, shift: float = 0.0) -> None:

@@ -8,6 +8,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import isfinite
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
@@ -154,27 +155,37 @@ def reconstruct_readout(
     solution = solve_readout(data, program, before.loss, seed, notify, weight if centre else None)
     solved = data.layer_weights(solution)
     after = data.score(*last_layer.rounded(*solved))  # judged in the precision in which the layer stores it
+    precision = last_layer.weight.dtype
+    if not isfinite(min(after.loss, before.loss)):
+        largest = max(float(values.abs().max()) for values in solved)
+        raise InvalidInputError(
+            f"expected weights that the layer can hold as {precision}, got up to {largest:.3g}: convert the model to "
+            "torch.float32, or divide the targets"
+        )
 
     has_changed, scale, shift = after.loss <= before.loss, 1.0, 0.0
     if has_changed:
         with untouched(model, seed):
             scale, shift, accuracy = fit_output_range(runner, last_layer, batches, data, solved, notify)
         last_layer.write(*solved, scale, shift)
-        after = replace(after, model_accuracy=accuracy)
+        after = replace(data.score(*last_layer.read(scale, shift)), model_accuracy=accuracy)
     else:
         after = before
         notes.append(
-            "the optimum at this strength has a higher training loss than the model's own weights, which are kept"
+            f"the optimum at this strength, held as {precision}, has a higher training loss than the model's own "
+            "weights, which are kept"
         )
+    held = last_layer.read(scale, shift)
     if (scale, shift) != (1.0, 0.0):
         notes.append(
             f"output neurons follow the layer: it holds {scale:.3g} times the solution plus {shift:.3g} for all "
-            "outputs, a range in which they distinguish classes"
+            "outputs, a range in which they distinguish classes; loss and certificate are without this scale and shift"
         )
     return ReadoutResult(
         model=model,
         layer=last_layer.name,
         solution=solution,
+        certificate=data.certify(solution, *held),
         before=before,
         after=after,
         has_changed=has_changed,
@@ -183,7 +194,7 @@ def reconstruct_readout(
         notes=tuple(notes),
         seconds=time.perf_counter() - begin,
         readout=readout,
-        example=(opening, data.outputs(*(solved if has_changed else last_layer.read()))[: len(opening)]),
+        example=(opening, data.outputs(*held)[: len(opening)]),
     )
 
 

@@ -64,11 +64,14 @@ class ReadoutResult:
     layer : str
         Name of the layer that holds them.
     solution : Solution
-        The solution of the convex program.
+        The solution of the convex program, in float64. Its certificate is that of the solution.
+    certificate : Certificate
+        The proof how far the weights that the layer has now, as rounded to its type, are from the optimum of the same
+        program. If they were kept, it is theirs. Scale and shift are undone.
     before : ReadoutScore
         Scores of the model's own weights.
     after : ReadoutScore
-        Scores of the weights that it has now.
+        Scores of the weights that it has now, with scale and shift undone.
     has_changed : bool
         Whether the weights were written. They are not if the model's own have the lower loss.
     scale : float
@@ -103,6 +106,7 @@ class ReadoutResult:
     model: nn.Module
     layer: str
     solution: Solution
+    certificate: Certificate
     before: ReadoutScore
     after: ReadoutScore
     has_changed: bool
@@ -112,11 +116,6 @@ class ReadoutResult:
     seconds: float
     readout: Literal["mean", "last"]
     example: tuple[Tensor, Tensor]
-
-    @property
-    def certificate(self) -> Certificate:
-        """The proof that no other read-out of these spikes has a lower objective."""
-        return self.solution.certificate
 
     def to_network(self, *, weight_bits: int | None = None, dtype: torch.dtype | None = None) -> SpikingNetwork:
         """Return the model up to the layer as a network of cvxsnn, which reads the steps as the layer was solved for.
@@ -173,4 +172,8 @@ class ReadoutResult:
             columns.append([title, f"{score.loss:.5f}", *shares, f"{score.n_weights:,}", f"{score.n_read:,}"])
         table = [f"{name:<24}{before:>12}{after:>12}" for name, before, after in zip(names, *columns, strict=True)]
         head = f"layer {self.layer!r}, {self.seconds:.1f} s"
-        return "\n".join([head, *table, str(self.certificate), *(f"note: {note}" for note in self.notes)])
+        proofs, of_solution = [str(self.certificate)], str(self.solution.certificate)
+        if of_solution not in proofs:
+            which = "before rounding" if self.has_changed else "that was not written"
+            proofs.append(f"solution {which}: {of_solution}")
+        return "\n".join([head, *table, *proofs, *(f"note: {note}" for note in self.notes)])

@@ -49,8 +49,10 @@ def fit_output_range(
     before, after = data.outputs(*layer.read()), data.outputs(*solved)
 
     def accuracy_with(scale: float, shift: float, some: Iterable[Batch], report: bool = True) -> float | None:
-        """Return the accuracy of the model's decisions; None if it is unknown."""
+        """Return the accuracy of the model's decisions; 0 with weights that overflow, None if it is unknown."""
         layer.write(*solved, scale, shift)
+        if not all(bool(values.isfinite().all()) for values in layer.read()):
+            return 0.0
         n_right, n_samples = 0, 0
         for number, (inputs, labels) in enumerate(some, 1):
             decisions = runner.decisions(runner.replay(inputs), len(inputs), len(solved[0]))
