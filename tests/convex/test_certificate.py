@@ -1,7 +1,9 @@
 import ast
+import re
 import sys
 from decimal import Decimal, localcontext
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +194,33 @@ def test_relative_gap_is_the_share_of_the_objective() -> None:
     assert Certificate(2.0, 1.5).gap == 0.5
     assert Certificate(2.0, 1.5).relative_gap == 0.25
     assert Certificate(0.0, 0.0).relative_gap == 0.0
+    # Of an objective of zero, no gap is a share.
+    assert Certificate(0.0, -0.5).relative_gap == inf
+    assert "At most 0.5 can still be gained." in Certificate(0.0, -0.5).explain()
+
+
+@settings(max_examples=300)
+@given(st.floats(1e-30, 1e30), st.floats(0, 1))
+def test_what_is_said_of_a_certificate_is_never_more_than_it_proves(primal: float, share: float) -> None:
+    certificate = Certificate(primal, share * primal)
+    said = re.fullmatch(r"objective (\S+), proven within (\S+) \(relative (\S+)\) of .*", str(certificate))
+    assert said
+    objective, gap, relative = map(float, said.groups())
+    assert objective >= primal
+    assert gap >= certificate.gap
+    assert relative >= certificate.relative_gap
+    assert [objective, gap, relative] == pytest.approx([primal, certificate.gap, certificate.relative_gap], rel=0.01)
+    text = certificate.explain()
+    assert float(re.findall(r"give less than (\S+)\.\n", text)[0]) <= certificate.dual
+    gained = re.search(r"At most (\S+), or (\S+) %", text)
+    assert gained or certificate.relative_gap <= 1e-13 * (1 + ROUNDING)
+    assert not gained or (float(gained[1]) >= certificate.gap and float(gained[2]) >= 100 * certificate.relative_gap)
+
+
+@pytest.mark.parametrize(("primal", "dual"), [(1.0, 1.0 + 2.0**-45), (0.5, 1.0), (0.0, 5e-324)])
+def test_no_certificate_has_a_negative_gap(primal: float, dual: float) -> None:
+    with pytest.raises(CertificateError, match=r"at most the primal one, got dual value .* above primal value"):
+        Certificate(primal, dual)
 
 
 def test_a_dual_value_above_the_primal_value_is_an_error() -> None:

@@ -79,7 +79,7 @@ def test_the_unit_of_the_weights_changes_nothing(loss, unit):
 @pytest.mark.parametrize("place", ["primal", "dual"])
 def test_no_certificate_passes_with_a_value_that_is_not_finite(place, value):
     with pytest.raises(CertificateError, match=r"underflow in float64 .*: rescale the targets"):
-        checked_certificate("a problem", Certificate(**{"primal": 1.0, "dual": 0.5, place: value}))
+        checked_certificate(Certificate(**{"primal": 1.0, "dual": 0.5, place: value}))
 
 
 def test_a_dual_guess_that_is_not_finite_proves_nothing_and_spoils_nothing():
@@ -108,9 +108,9 @@ def test_correlations_that_are_not_numbers_are_no_proof():
 @pytest.mark.parametrize("excess", [5e-324, 1e-300])
 def test_a_dual_value_above_the_primal_one_is_an_error_however_small_the_difference(excess):
     with pytest.raises(CertificateError, match="above primal value"):
-        checked_certificate("a problem", Certificate(primal=0.0, dual=excess))
+        checked_certificate(Certificate(primal=0.0, dual=excess))
     with pytest.raises(CertificateError, match="above primal value"):
-        checked_certificate("a problem", Certificate(primal=1.0, dual=float(np.nextafter(1.0, 2.0))))
+        checked_certificate(Certificate(primal=1.0, dual=float(np.nextafter(1.0, 2.0))))
 
 
 @pytest.mark.parametrize("scale", [1e-130, 1e-40, 1e40, 1e150])

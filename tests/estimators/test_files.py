@@ -522,6 +522,7 @@ TAMPERED = {
     "certificate of NaN": change("proof", "certificate", "primal", to=float("nan")),
     "certificate of text": change("proof", "certificate", "dual", to="0"),
     "certificate of everything": change("proof", "certificate", "scope", to="everything"),
+    "certificate that contradicts itself": change("proof", "certificate", "dual", to=1e9),
     "certificate of no witnesses": change("proof", "certificate", "n_witnesses", to=0),
     "recipe of another neuron": change(*RECIPE, "neuron", to="lif"),
     "recipe with fewer neurons": change(*RECIPE, "hidden", to=[1]),
@@ -550,6 +551,15 @@ def test_a_file_that_was_altered_with_its_checksum_is_refused(tmp_path, saved, c
     TAMPERED[case](tensors, header)
     storage.write_tensors(tmp_path / "tampered", "model", tensors, header)
     assert_refused(tmp_path / "tampered", "does not fit together")
+
+
+def test_a_bound_of_an_earlier_version_that_rounding_put_above_the_objective_is_lowered_to_it(tmp_path, saved):
+    tensors, header = parts(saved, tmp_path)
+    stated = header["proof"]["certificate"]
+    stated["dual"] = stated["primal"] * (1 + 3e-14)
+    storage.write_tensors(tmp_path / "earlier", "model", tensors, header)
+    certificate = load(tmp_path / "earlier").certificate_
+    assert (certificate.primal, certificate.gap) == (stated["primal"], 0.0)
 
 
 TAPS = ("network", "layers", 1)

@@ -14,6 +14,7 @@ from small_models import classifier, regressor, sums
 
 from cvxsnn import Certificate, SpikingClassifier, SpikingRegressor, load, save
 from cvxsnn.core import progress
+from cvxsnn.core.formatting import round_up
 from cvxsnn.data import Sequences
 from cvxsnn.fitting import choosing, engine
 from cvxsnn.network.energy import count_operations
@@ -57,7 +58,7 @@ def test_the_reason_names_what_was_chosen():
 
 def test_the_certificate_is_put_into_words():
     text = str(FITTED.summary())
-    assert f"objective (loss plus penalty, {FITTED.certificate_.primal:.6g}) by more than" in text
+    assert f"objective (loss plus penalty, {round_up(FITTED.certificate_.primal, 6):.6g}) by more than" in text
     assert "for these 24 hidden neurons" in text
     assert "Not proven: that no other hidden neurons do better, or anything about new data." in text
     complete = dataclasses.replace(FITTED.summary(), certificate=Certificate(0.5, 0.4, "complete"))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
 from small_models import assert_one_sentence
 from theory.families import SEEDS
 
@@ -13,6 +14,7 @@ from cvxsnn import ConvexProblem
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.theory import LIFFamily, solve_complete, write_certificate
 from cvxsnn.theory import check_certificate as checker
+from cvxsnn.theory.box_search import BoxSearch
 from cvxsnn.theory.certificate_file import whole_dual
 
 FAMILY = LIFFamily(0.5, bias=True)
@@ -39,6 +41,32 @@ def test_a_larger_tolerance_takes_fewer_boxes_and_proves_prices_up_to_it(tmp_pat
     n_boxes = [len(file["proofs"][-1]["code"]) for file in files]
     assert n_boxes[0] > n_boxes[1] > n_boxes[2]
     assert bounds[0] > bounds[1] > bounds[2]
+
+
+@pytest.mark.parametrize(
+    ("n_components", "strength", "has_line_search"),
+    [(3, 0.07, True), (3, 0.07, False), (2, 0.02, False), (4, 0.1, True)],
+)
+def test_a_search_of_all_samples_of_breast_cancer_that_finds_better_neurons_is_accepted(
+    tmp_path, monkeypatch, n_components, strength, has_line_search
+):
+    # Without lines, boxes find the better neurons one after the other, and the prices to prove grow with them.
+    if not has_line_search:
+        monkeypatch.setattr(BoxSearch, "_climb", lambda *_: None)
+    values, label = load_breast_cancer(return_X_y=True)
+    values = (values - values.mean(0)) / values.std(0)
+    axes = np.linalg.svd(values, full_matrices=False)[2][:n_components]
+    inputs, targets = np.rint(256 * values @ axes.T)[:, None] / 256, 2.0 * label - 1
+    first = solve_complete(
+        inputs, targets, FAMILY, "logistic", strength, intercept=True, n_start=64, pulse=lambda *_: True
+    )
+    certificate = write_certificate(tmp_path / "proof.json", first, inputs)
+    file = json.loads((tmp_path / "proof.json").read_text())
+    assert file["is_finished"]
+    assert file["violators"]
+    assert file["proofs"][-1]["code"].count(",") > 100
+    found = checker.check(file)
+    assert found.bound >= Fraction(certificate.dual) > 0
 
 
 @settings(max_examples=30)

@@ -354,13 +354,39 @@ def test_a_proven_file_is_told_with_its_numbers_and_gap(tmp_path):
         found = CHECKER.check(file)
         status, text = CHECKER.judge(str(path), 10**9)
         assert status == 0
-        gap = float((found.primal - found.bound) / found.primal)
+        gap = (found.primal - found.bound) / found.primal
         assert text.splitlines()[-4:] == [
             f"checked: {found.n_boxes} boxes cover all neurons of the family",
             f"objective of the network:  {CHECKER.shown(found.primal, ROUND_CEILING)}",
             f"no network is below:       {CHECKER.shown(found.bound, ROUND_FLOOR)}",
-            f"relative gap:              {gap:.3g}",
+            f"relative gap:              {CHECKER.shown(gap, ROUND_CEILING, 3)}",
         ]
+
+
+@pytest.mark.parametrize(
+    ("primal", "bound", "said"),
+    [
+        ("1", "0.9998743", "0.000126"),  # to nearest, 0.000126 as well
+        ("1", "0.9998747", "0.000126"),  # to nearest, 0.000125
+        ("3", "3", "0"),
+        ("0", "0", "0"),
+        ("0", "-0.5", "none, since the objective is zero and the bound is not"),
+        ("1e-30", "-1", "1.01e+30"),
+    ],
+)
+def test_the_printed_gap_is_never_smaller_than_the_gap(primal, bound, said):
+    assert CHECKER.relative_gap(CHECKER.Checked(Fraction(primal), Fraction(bound), 1)) == said
+
+
+def test_a_bound_below_an_objective_of_zero_has_no_relative_gap(tmp_path):
+    file = copy.deepcopy(next(one for one in HONEST if one["loss"] == "squared" and not one["has_intercept"]))
+    file["targets"] = [[(0.0).hex() for _ in row] for row in file["targets"]]
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(consistent(file | {"neurons": [], "coef": []})))
+    status, text = CHECKER.judge(str(path), 10**9)
+    assert status == 0
+    assert "objective of the network:  0\nno network is below:       -" in text
+    assert text.endswith("relative gap:              none, since the objective is zero and the bound is not")
 
 
 def test_progress_is_shown_with_an_estimate(monkeypatch, capsys):

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option
 
 from ..core.errors import DataFileError
+from ..core.formatting import round_down, round_up
 from ..core.progress import ProgressBar
 from .common import command, console, say
 from .data_files import Data
@@ -24,7 +25,7 @@ def check(
     certificate: Annotated[Path, Argument(help="A file that `cvxsnn certify --certificate` wrote."), READ],
     limit: Annotated[int | None, Option(min=1, help="Most operations on numbers; 10^10 by default.")] = None,
 ) -> None:
-    """Check a proof over all neurons with a program that shares no code with the one that wrote it.
+    """Check a proof over all neurons with a program that does not trust the library that wrote it.
 
     The status is 0 if the file proves its statement, 1 if it does not, and 2 if that could not be decided.
     """
@@ -65,17 +66,19 @@ def prove_in_file(
             return is_stopped.is_set()
 
         def tell(state: Any) -> None:
-            gap = (state.primal - state.dual) / state.primal if state.primal > 0 else 0.0
+            gap = checked_certificate(Certificate(state.primal, state.dual, "complete")).relative_gap
+            dual, primal = round_down(state.dual, 6), round_up(state.primal, 6)
             say(
-                f"{state.seconds:6.1f} s: {state.dual:.6g} <= optimum <= {state.primal:.6g}, gap {100 * gap:.3g} % "
+                f"{state.seconds:6.1f} s: {dual:.6g} <= optimum <= {primal:.6g}, gap {round_up(100 * gap, 3):.3g} % "
                 f"(goal {100 * tol:.3g} %), {state.n_atoms} neurons, {state.n_boxes:,} boxes"
             )
 
         bound = prove_proof(path, proof, data, tol=tol, max_seconds=seconds, callback=tell, pulse=pulse)
     certificate = Certificate(primal, bound.certificate.dual, "complete")
-    say(f"this model: {checked_certificate(bound.solution.problem, certificate)}")
+    say(f"this model: {checked_certificate(certificate)}")
     say(f"the best network found, of {bound.solution.problem.dictionary.n_atoms} neurons: {bound.certificate}")
-    say(f"proven: no read-out of any {bound.family}, however many, has an objective below {bound.certificate.dual:.9g}")
+    dual = round_down(bound.certificate.dual, 9)
+    say(f"proven: no read-out of any {bound.family}, however many, has an objective below {dual:.9g}")
     if bound.certificate.relative_gap > tol:
         say("the proof is not finished: the same command goes on with it", "yellow")
     say("not proven: anything about other decays or delays, deeper networks, or new data")

@@ -36,6 +36,7 @@ from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import CertificateError, CvxsnnError, InvalidInputError
+from ..core.formatting import round_down, round_up
 from .losses import SMALLEST, UNIT, gamma
 from .objective import Head
 from .problem import ConvexProblem
@@ -85,15 +86,23 @@ class Certificate:
     Examples
     --------
     >>> import cvxsnn as cs
-    >>> certificate = cs.Certificate(primal=0.25, dual=0.2499)
+    >>> certificate = cs.Certificate(primal=0.25, dual=0.125)
     >>> print(certificate)
-    objective 0.25, proven within 1.00e-04 (relative 4.00e-04) of the optimum over these witnesses
+    objective 0.25, proven within 1.25e-01 (relative 5.00e-01) of the optimum over these witnesses
     """
 
     primal: float
     dual: float
     scope: Scope = "sampled"
     n_witnesses: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that contradict each other; values that are not finite have a message of their own."""
+        if -inf < self.gap < 0:
+            raise CertificateError(
+                f"expected a dual value of at most the primal one, got dual value {self.dual!r} above primal value "
+                f"{self.primal!r}"
+            )
 
     @property
     def gap(self) -> float:
@@ -102,8 +111,10 @@ class Certificate:
 
     @property
     def relative_gap(self) -> float:
-        """The gap as a share of the objective, which is never negative."""
-        return self.gap / self.primal if self.primal > 0 else self.gap
+        """The gap as a share of the objective; infinite if only the objective is zero."""
+        if self.primal > 0:
+            return self.gap / self.primal
+        return inf if self.gap else 0.0
 
     def explain(self) -> str:
         """Explain what is proven and what is not, in words that require no knowledge of duality.
@@ -116,25 +127,25 @@ class Certificate:
         Examples
         --------
         >>> import cvxsnn as cs
-        >>> print(cs.Certificate(primal=0.25, dual=0.2499).explain())
+        >>> print(cs.Certificate(primal=0.25, dual=0.125).explain())
         Training minimises the objective: the loss on the training data plus the penalty on the weights.
         For this model it is 0.25.
-        Proven: no output weights for these witnesses (the sampled hidden neurons) give less than 0.2499.
-        At most 0.0001, or 0.04 % of the objective, can still be gained.
+        Proven: no output weights for these witnesses (the sampled hidden neurons) give less than 0.125.
+        At most 0.125, or 50 % of the objective, can still be gained.
         Not proven: that other hidden neurons could not do better. Sample more of them, or solve over a pool.
         Not proven: anything about new data. Test the model on data that it was not trained on.
         """
-        share = 100 * self.relative_gap
+        share = f", or {round_up(100 * self.relative_gap, 2):.2g} % of the objective," if self.primal > 0 else ""
         gained = (
-            f"At most {max(self.gap, 0.0):.3g}, or {max(share, 0.0):.2g} % of the objective, can still be gained."
+            f"At most {round_up(self.gap, 3):.3g}{share} can still be gained."
             if self.gap > _ZERO_GAP * self.primal
             else "The two agree to the precision of float64: nothing can be gained."
         )
         lines = [
             "Training minimises the objective: the loss on the training data plus the penalty on the weights.",
-            f"For this model it is {self.primal:.6g}.",
+            f"For this model it is {round_up(self.primal, 6):.6g}.",
             f"Proven: no output weights for {self._over} witnesses ({_WITNESSES[self.scope]}) give less than "
-            f"{self.dual:.6g}.",
+            f"{round_down(self.dual, 6):.6g}.",
             gained,
         ]
         if self.scope != "complete":
@@ -148,10 +159,10 @@ class Certificate:
         return {"sampled": "these", "selected": "these", "pool": pool, "complete": "all"}[self.scope]
 
     def __str__(self) -> str:
-        """Return one line for a person."""
+        """Return one line for a person, with numbers rounded up."""
         return (
-            f"objective {self.primal:.9g}, proven within {self.gap:.2e} (relative {self.relative_gap:.2e}) of the "
-            f"optimum over {self._over} witnesses"
+            f"objective {round_up(self.primal, 9):.9g}, proven within {round_up(self.gap, 3):.2e} (relative "
+            f"{round_up(self.relative_gap, 3):.2e}) of the optimum over {self._over} witnesses"
         )
 
 
@@ -251,7 +262,7 @@ def certify_all(candidates: Sequence[Candidate]) -> list[tuple[Certificate, Tens
     scope: Scope = "complete" if dictionary.is_complete else "selected" if dictionary.is_selection else "sampled"
     return [
         (
-            checked_certificate(candidate.problem, Certificate(primal, dual, scope)),
+            checked_certificate(Certificate(primal, dual, scope)),
             -candidate.problem.row_weight[:, None] * unit_dual,
         )
         for candidate, primal, (dual, unit_dual) in zip(candidates, primals, bounds, strict=True)
@@ -306,16 +317,12 @@ def certify_with_bound(problem: ConvexProblem, dual_point: Tensor, correlation_b
     return bound_at(problem, domain, problem.correlation(domain))[0]
 
 
-def checked_certificate(problem: object, certificate: Certificate) -> Certificate:
+def checked_certificate(certificate: Certificate) -> Certificate:
     """Check a certificate and return it; every certificate passes here.
 
-    Values that are not finite are refused, and so is a dual value above the primal one. Both account for rounding, so
-    such a pair is a defect and not a rounding error.
+    Values that are not finite are refused.
     """
-    primal, dual = certificate.primal, certificate.dual
-    _check_range(CertificateError, primal, dual, is_zero=True)
-    if not certificate.gap >= 0:
-        raise CertificateError(f"dual value {dual!r} above primal value {primal!r}: {problem!r}")
+    _check_range(CertificateError, certificate.primal, certificate.dual, is_zero=True)
     return certificate
 
 

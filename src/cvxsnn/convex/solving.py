@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..core.checks import check_positive_int
 from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
+from ..core.formatting import round_up
 from .certificate import Candidate, Certificate, certify_all, check_scale, relative_gap
 from .choice import check_solver, condition, plan
 from .problem import ConvexProblem
@@ -291,8 +292,9 @@ def report_gap(solution: Solution, tol: float, strict: bool, stacklevel: int) ->
     """Warn, or raise if ``strict``, when a certificate has not reached the tolerance."""
     if solution.has_converged:
         return
+    gap = round_up(solution.certificate.relative_gap, 3)
     message = (
-        f"expected a certified relative gap of {tol:g}, got {solution.certificate.relative_gap:.2e} with solver "
+        f"expected a certified relative gap of {tol:g}, got {gap:.2e} with solver "
         f"{solution.solver!r}: {solution.status.value}; the best point found is returned with its gap"
     )
     if strict:

@@ -1,8 +1,8 @@
 """Values as plain text, for pages, tables and figures."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
 
 NOTHING = "–"
 """Placeholder for a missing value."""
@@ -27,13 +27,20 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 86_400:,.1f} days"
 
 
+def round_up(value: float, digits: int) -> float:
+    """Return an upper bound in fewer digits, rounded up, so that it stays one."""
+    # The shortest text of a float: 0.2 is 0.2, and not the 0.2000000000000000111 that it stands for.
+    return float(Context(digits, ROUND_CEILING).plus(Decimal(repr(float(value)))))
+
+
+def round_down(value: float, digits: int) -> float:
+    """Return a lower bound in fewer digits, rounded down, so that it stays one."""
+    return -round_up(-value, digits)
+
+
 def format_bound(value: float) -> str:
     """Return an upper bound in two digits, rounded up, so that it stays one."""
-    if value <= 0:
-        return "0"
-    exponent = math.floor(math.log10(value))
-    digits = math.ceil(round(value / 10 ** (exponent - 1), 9))
-    return f"{digits * 10.0 ** (exponent - 1):.1e}"
+    return "0" if value <= 0 else f"{round_up(value, 2):.1e}"
 
 
 def plural(count: int, noun: str) -> str:

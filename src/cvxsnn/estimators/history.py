@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..convex import Certificate, Solution, Validation
-from ..core.formatting import align
+from ..core.formatting import align, round_up
 from ..fitting import Fitted, Tuned
 from ..fitting.engine import Trial
 from ..fitting.judges import HELD_OUT
@@ -274,11 +274,11 @@ class ModelSummary:
         if self.certificate is None:
             return ["Proven: nothing. The read-out is not the solution of a convex problem."]
         over = _OVER[self.certificate.scope].format(n="" if self.n_sampled is None else f"{self.n_sampled:,} ")
-        # Rounding may leave a gap slightly below zero.
-        gap, share = max(self.certificate.gap, 0.0), max(self.certificate.relative_gap, 0.0)
+        objective = round_up(self.certificate.primal, 6)
+        gap, share = round_up(self.certificate.gap, 2), round_up(self.certificate.relative_gap, 2)
         proven = (
             f"Proven: no other weights for {over} lower the training objective (loss plus penalty, "
-            f"{self.certificate.primal:.6g}) by more than {gap:.2g}, which is {share:.2g} of it."
+            f"{objective:.6g}) by more than {gap:.2g}, which is {share:.2g} of it."
         )
         lacks = "" if self.certificate.scope == "complete" else "that no other hidden neurons do better, or "
         return [proven, f"Not proven: {lacks}anything about new data."]

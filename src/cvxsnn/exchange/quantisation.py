@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ..convex import Certificate, Solution, certify, solve
 from ..core.checks import check_type
 from ..core.errors import InvalidInputError
-from ..core.formatting import align
+from ..core.formatting import align, round_up
 from ..data.sequences import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..fitting.methods import Trained
@@ -265,7 +265,7 @@ class BitsComparison:
             scores = [f"{score:.4f}" for score in (row.as_is, row.solved, row.rounded)]
             objectives = (row.as_is_objective, row.certificate.primal, row.rounded_certificate.primal)
             shown = [f"{objective:.5f}" for objective in objectives]
-            cells.append([str(row.bits), *scores, *shown, f"{row.certificate.relative_gap:.0e}"])
+            cells.append([str(row.bits), *scores, *shown, f"{round_up(row.certificate.relative_gap, 1):.0e}"])
         return align(header, cells)
 
 

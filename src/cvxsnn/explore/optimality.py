@@ -61,7 +61,7 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
     Returns
     -------
     SimpleNamespace
-        ``certificate`` of the training, or None; ``relative_gap``, its gap as a share of the objective, at least zero;
+        ``certificate`` of the training, or None; ``relative_gap``, its gap as a share of the objective;
         ``proven`` and ``not_proven``, sentences on what the certificate covers and what it does not; ``moments``, a
         list of :class:`Moment`; the ``solver``; and ``source``, a sentence on where the moments come from.
     """
@@ -71,7 +71,7 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
     if subject.proof is None:
         return result
     result.certificate = certificate = subject.proof.certificate
-    result.relative_gap = max(certificate.relative_gap, 0.0)  # rounding may make a gap slightly negative
+    result.relative_gap = certificate.relative_gap
     # The text explains what is proven first, and begins its second part with these words.
     proven, marker, not_proven = " ".join(certificate.explain().splitlines()).partition("Not proven")
     result.proven, result.not_proven = proven.rstrip(), marker + not_proven
@@ -217,7 +217,7 @@ def _point(
         l2_strength=problem.l2_strength,
         score=subject.score(evidence, rows),
         n_neurons=network.n_active,
-        relative_gap=max(certificate.relative_gap, 0.0),
+        relative_gap=certificate.relative_gap,
         synaptic=counted.synaptic_per_sample,
         energy=counted.energy(),
         is_own=is_own,

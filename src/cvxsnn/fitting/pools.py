@@ -25,6 +25,7 @@ from ..convex.objective import Objective
 from ..convex.penalties import Penalty
 from ..core import bits
 from ..core.errors import ConvergenceWarning, InvalidInputError
+from ..core.formatting import round_up
 from ..core.parallel import limit_threads
 from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
@@ -224,7 +225,7 @@ def _solve(
             # Shrunk by the largest price, the dual point is feasible for every witness that was priced.
             dual = certify_with_bound(solution.problem, solution.dual_point, prices.largest.tolist())
             certificate = Certificate(solution.certificate.primal, dual, "pool", n_priced)
-            certificate = checked_certificate(solution.problem, certificate)
+            certificate = checked_certificate(certificate)
             bounds, seconds = (certificate.primal, certificate.dual), time.monotonic() - begin
             rounds.append(PoolRound(n_priced, working.n_columns, prices.n_violators, *bounds, seconds))
             proven = PoolSolution(replace(solution, certificate=certificate), pool, working.members, tuple(rounds))
@@ -249,7 +250,7 @@ def _solve(
     if status is not Status.CONVERGED:
         warnings.warn(
             f"expected a certified relative gap of {tol:g} over {pool.n_witnesses:,} witnesses, got "
-            f"{certificate.relative_gap:.2e} over {certificate.n_witnesses:,}: {status.value}",
+            f"{round_up(certificate.relative_gap, 3):.2e} over {certificate.n_witnesses:,}: {status.value}",
             ConvergenceWarning,
             stacklevel=3,
         )

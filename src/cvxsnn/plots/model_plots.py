@@ -18,6 +18,7 @@ from torch import Tensor
 from ..convex import RegularizationPath, Solution
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.formatting import round_up
 from ..dictionary import DictionaryHealth
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import as_the_network_reads, network_of
@@ -330,7 +331,9 @@ def plot_path(path: RegularizationPath, axes: Axes | None = None) -> Axes:
     right.set_ylabel("atoms used", color="C1")
     axes.set_ylabel("training loss", color="C0")
     worst = max(solution.certificate.relative_gap for solution in path)
-    axes.set(xlabel="strength", title=f"Path of {len(path)} strengths, relative gaps of at most {worst:.0e}")
+    axes.set(
+        xlabel="strength", title=f"Path of {len(path)} strengths, relative gaps of at most {round_up(worst, 1):.0e}"
+    )
     return axes
 
 

@@ -598,9 +598,8 @@ def explore(
                     # Linear functions bound entries, not norms, and need exact normals.
                     if kept > 1 and not is_group and slack == 0 and sizes[level] > target:
                         better = _tilted(normals, here, kept, half[level], highest, lowest, target, is_simple, tilts)
-                        if better <= target:
-                            code = END.tilted
-                        sizes[level] = min(sizes[level], better)
+                        if better < sizes[level]:  # also if this is below a neuron that was found, not the target
+                            code, sizes[level] = END.tilted, better
                     if sizes[level] > max(target, values[box]):
                         sign = 1 if highest[0] >= -lowest[0] else -1
                         values[box] = _try_points(

@@ -111,9 +111,7 @@ def write_certificate(
     dual, unit = whole_dual(problem, solution.dual_point)
     stated = statement(events, problem, inputs)
     evidence = search_boxes(events, problem, stated, dual, unit, tol=tol, max_seconds=max_seconds, pulse=pulse)
-    certificate = checked_certificate(
-        problem, Certificate(solution.certificate.primal, evidence["lower_bound"], "complete")
-    )
+    certificate = checked_certificate(Certificate(solution.certificate.primal, evidence["lower_bound"], "complete"))
     save_certificate(path, stated | network_of(solution, result.parameters, result.parameters) | evidence)
     return certificate
 
@@ -244,7 +242,7 @@ def network_of(solution: Solution, parameters: IntArray, generated: IntArray) ->
 def search_boxes(
     events: LIFEvents,
     problem: ConvexProblem,
-    stated: Mapping[str, Any],
+    stated: dict[str, Any],
     dual: npt.NDArray[np.int64],
     unit: float,
     searches: tuple[Search, ...] = (),
@@ -283,7 +281,7 @@ def search_boxes(
     return {"lower_bound": min(computed, _below(value))} | evidence
 
 
-def _dual_value(file: Mapping[str, Any]) -> Fraction:
+def _dual_value(file: dict[str, Any]) -> Fraction:
     """Return what the checker computes for the dual point of a file, whatever network and bound the file may state."""
     nothing = {
         "neurons": [], "coef": [], "intercept": [0.0.hex() for _ in file["dual"][0]], "primal": 0.0, "lower_bound": 0.0

@@ -3,8 +3,9 @@
     python check_certificate.py proof.json [--limit N]
 
 The file states that no network of a family of neurons, however many it reads, has a training objective below a bound.
-This program shares no code with the library that wrote the file, and believes no field of it. The page
-docs/proof-files.md defines the file and proves, in ten steps, that an accepted one is right.
+This program imports nothing of the library that wrote the file, and believes no field of it. The page
+docs/proof-files.md defines the file, proves in ten steps that an accepted one is right, and says which functions of
+this program the library uses.
 
 Status: 0 if the file proves its statement, 1 if not, 2 if a limit was met before that could be told.
 """
@@ -798,10 +799,19 @@ def check_certificate(file: ProofFile, limit: int, report: Callable[[float], Non
 # ---- the program -----------------------------------------------------------------------------------------------------
 
 
-def shown(value: Fraction, rounding: str) -> str:
-    """Return a fraction with 12 digits, rounded in one direction."""
-    context = Context(12, rounding, -LIMITS.decimal_exponent, LIMITS.decimal_exponent)
-    return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):.12g}"
+def shown(value: Fraction, rounding: str, digits: int = 12) -> str:
+    """Return a fraction in few digits, rounded in one direction."""
+    context = Context(digits, rounding, -LIMITS.decimal_exponent, LIMITS.decimal_exponent)
+    return f"{context.divide(Decimal(value.numerator), Decimal(value.denominator)):.{digits}g}"
+
+
+def relative_gap(found: Checked) -> str:
+    """Return the gap as a share of the objective, rounded up."""
+    if found.primal == found.bound:
+        return "0"
+    if found.primal == 0:
+        return "none, since the objective is zero and the bound is not"
+    return shown((found.primal - found.bound) / found.primal, ROUND_CEILING, 3)
 
 
 def progress() -> Callable[[float], None]:
@@ -839,13 +849,12 @@ def judge(path: str, limit: int) -> tuple[int, str]:
         return 2, "NOT CHECKED: the file needs more memory or depth than there is"
     except KeyboardInterrupt:
         return 130, "NOT CHECKED: interrupted"
-    gap = (found.primal - found.bound) / abs(found.primal) if found.primal else Fraction(0)
     return 0, (
         f"{statement}\n"
         f"checked: {found.n_boxes} boxes cover all neurons of the family\n"
         f"objective of the network:  {shown(found.primal, ROUND_CEILING)}\n"
         f"no network is below:       {shown(found.bound, ROUND_FLOOR)}\n"
-        f"relative gap:              {float(shown(gap, ROUND_CEILING)):.3g}"
+        f"relative gap:              {relative_gap(found)}"
     )
 
 

@@ -236,7 +236,7 @@ def solve_complete(
         rounds.append(Round(problem.dictionary.n_atoms, best[0], best_dual, found.n_boxes, time.monotonic() - begin))
         if callback is not None:
             callback(rounds[-1])
-        certificate = checked_certificate(problem, Certificate(best[0], best_dual, "complete"))
+        certificate = checked_certificate(Certificate(best[0], best_dual, "complete"))
         is_late = time.monotonic() - begin >= max_seconds or (pulse is not None and pulse(0, 0))
         if certificate.relative_gap <= tol or is_late or found.value <= l1_strength:
             break

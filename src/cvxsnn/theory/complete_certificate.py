@@ -136,7 +136,7 @@ def certify_complete(
     ]
     bounds = [max(own) for own in zip(*(part.bounds for part in parts), strict=True)]
     dual = certify_with_bound(problem, proof.dual_point, bounds)
-    certificate = checked_certificate(problem, Certificate(primal, dual, "complete"))
+    certificate = checked_certificate(Certificate(primal, dual, "complete"))
     prices = tuple(price for part in parts for price in part.prices)
     return CompleteCertificate(certificate, family, prices, proof.witnesses.hidden[:-1])
 

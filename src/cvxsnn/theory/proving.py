@@ -200,7 +200,7 @@ class _Work:
         """What the file proves."""
         assert self.solution is not None
         stated = Certificate(self.solution.certificate.primal, self.evidence["lower_bound"], "complete")
-        return checked_certificate(self.solution.problem, stated)
+        return checked_certificate(stated)
 
     def save(self, path: str | os.PathLike[str], stated: dict[str, Any]) -> None:
         """Write the file."""
