@@ -223,9 +223,9 @@ def test_without_time_the_first_choice_is_fitted_and_certified(monkeypatch, fami
 
 
 class Clock:
-    """A clock that goes on by a second for so many spikes, as many products, and for a final solve."""
+    """A clock that goes on by a second for so many spikes, as many products, and by a share of it for a solve."""
 
-    def __init__(self, monkeypatch, neurons_times_rows):
+    def __init__(self, monkeypatch, neurons_times_rows, per_solve=0.2):
         self.now = 0.0
         roll, ridge, solve_last = engine._Engine._problem, judges.ridge_scores, engine.solve
 
@@ -238,13 +238,14 @@ class Clock:
             return ridge(problem, strengths)
 
         def finish(problem, *others, **options):
-            self.now += 0.2 * problem.dictionary.n_columns * problem.dictionary.n_rows / neurons_times_rows
+            self.now += per_solve * problem.dictionary.n_columns * problem.dictionary.n_rows / neurons_times_rows
             return solve_last(problem, *others, **options)
 
         monkeypatch.setattr(engine.time, "perf_counter", lambda: self.now)
         monkeypatch.setattr(engine._Engine, "_problem", roll_out)
         monkeypatch.setattr(judges, "ridge_scores", judge)
         monkeypatch.setattr(engine, "solve", finish)
+        monkeypatch.setattr(judges, "solve", finish)
 
 
 @pytest.mark.parametrize("n_samples", [60, 150])
@@ -268,10 +269,39 @@ def test_nothing_is_begun_that_would_end_too_late(monkeypatch, max_seconds, read
     assert fitted.n_sampled == {0: 20, 1000: 160}.get(max_seconds, fitted.n_sampled)
 
 
+@pytest.mark.parametrize("n_samples", [60, 150])
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("max_seconds", [0, 5, 40, 100, 300, 10_000])
+def test_time_is_limited_by_the_solver_of_the_loss(monkeypatch, max_seconds, loss, n_samples):
+    set_sizes(monkeypatch, n_compared=20, rows_compared=50, n_neurons=(80, 160), worth=-9.0)
+    clock = Clock(monkeypatch, 20 * 50, per_solve=4)
+    fitted = fit_mixed(labelled(n_samples), program=Program(Objective(loss), n_strengths=6), max_seconds=max_seconds)
+    least = 2 + 4 + 5 * 20 * n_samples / (20 * 50)  # the first trial, a solve of it, and spikes and solve of all rows
+    assert clock.now <= max(max_seconds, least + 1e-9)
+    assert fitted.solution.certificate.relative_gap <= 1e-6
+    assert ("neurons: no time was left" in fitted.reason) == (fitted.n_sampled < 160)
+    assert ("strength from the middle" in fitted.reason) == (fitted.chosen.verdict.validation is None)
+    assert fitted.n_sampled == {0: 20, 10_000: 160}.get(max_seconds, fitted.n_sampled)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "elastic-net"])
+def test_the_solve_that_was_timed_is_the_answer_if_nothing_else_was_chosen(monkeypatch, penalty):
+    set_sizes(monkeypatch, n_compared=20, n_neurons=(40, 80))
+    solves, solve_once = [], engine.solve
+    monkeypatch.setattr(engine, "solve", lambda *given, **options: solves.append(0) or solve_once(*given, **options))
+    program = Program(Objective("hinge"), penalty)
+    fitted = fit(labelled(60), "all", program, budget=Budget(max_seconds=0), readouts=("mean", "last"))
+    assert len(solves) == 1
+    assert fitted.reason.endswith("strength from the middle of the grid: no time was left to judge others")
+    again = solve_once(fitted.solution.problem, program.tol)
+    gap = fitted.solution.certificate.gap + again.certificate.gap
+    assert abs(fitted.solution.certificate.primal - again.certificate.primal) <= gap
+
+
 def test_strengths_that_had_no_time_are_those_of_the_choice_that_is_fitted(monkeypatch):
     set_sizes(monkeypatch, n_compared=30, clearly=1e9)  # whatever else is tried, the default stays
     answers = iter([True, True, True])  # for the other read-out and mixtures, and for nothing after them
-    monkeypatch.setattr(engine.Clock, "has_time", lambda own, n_neurons, n_rows: next(answers, False))
+    monkeypatch.setattr(engine.Clock, "has_time", lambda *sizes, **options: next(answers, False))
     fitted = fit_mixed(training_set())
     assert len(fitted.trials) == 4
     assert fitted.chosen is fitted.trials[0]

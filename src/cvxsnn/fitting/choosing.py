@@ -51,8 +51,7 @@ def choose(
     judge : Judge
         The judge that ranks the points.
     is_late : callable
-        Return True to stop at the best point so far. It is not called in the first half of the grid, where penalties
-        are so strong that hardly anything is fitted.
+        Return True to stop at the best point so far. It is not called for the points that are always judged.
     notify : callable
         Called as ``notify(done, total)`` after each point.
 
@@ -91,7 +90,7 @@ def choose(
                 highest = verdict
             # Equal ranks are not worse: the walk goes on along plateaus, which accuracies have.
             n_worse = n_worse + 1 if verdict.rank < highest.rank else 0
-            may_be_late = judge.solves_in_turn and (len(best) > 0 or number > len(points) // 2)
+            may_be_late = judge.solves_in_turn and (len(best) > 0 or number >= n_always_judged(program))
             if (judge.solves_in_turn and n_worse == GRID.patience) or (may_be_late and is_late()):
                 break
         assert highest is not None
@@ -101,7 +100,7 @@ def choose(
         return highest
 
     total = len(norms) * len(quadratics)
-    if len(norms) > 1 and len(quadratics) > GRID.neighbours and norms[-1] == 0:
+    if _begins_with_ridge(program):
         # Ridge is fast, and its best strength says where a norm beside it may help.
         total = len(quadratics) + GRID.neighbours * GRID.norms_beside
         ridge = walk([(0.0, quadratic) for quadratic in quadratics], total)
@@ -115,6 +114,40 @@ def choose(
         if not best or not is_late():
             walk(line, total)
     return best[0]
+
+
+def n_always_judged(program: Program) -> int:
+    """Return how many points of a grid are judged whatever the time.
+
+    Parameters
+    ----------
+    program : Program
+        What is minimised, and the strengths to try.
+
+    Returns
+    -------
+    int
+        The first half of the first line: its penalties are so strong that hardly anything is fitted.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program
+    >>> from cvxsnn.fitting.choosing import n_always_judged
+    >>> n_always_judged(Program(cs.convex.Objective("logistic"), n_strengths=12))
+    7
+    """
+    if program.is_fixed:
+        return 0
+    norms, quadratics = program.norms(), program.quadratics()
+    line = norms if len(norms) > 1 and not _begins_with_ridge(program) else quadratics
+    return len(line) // 2 + 1
+
+
+def _begins_with_ridge(program: Program) -> bool:
+    """Return whether a norm may be zero, beside so many quadratics that ridge is to choose among them first."""
+    norms = program.norms()
+    return len(norms) > 1 and len(program.quadratics()) > GRID.neighbours and norms[-1] == 0
 
 
 def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:

@@ -33,11 +33,11 @@ from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import family_kind
 from ..witnesses.mixed import Mixture, mixed_witnesses
 from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration
-from .choosing import choose, judge_for
+from .choosing import choose, judge_for, n_always_judged
 from .clock import Clock
 from .few import Sparsity, select_neurons
 from .judges import Judge, LeaveOneOut, Verdict
-from .program import Program, quadratic_unit, ridge_of
+from .program import Point, Program, quadratic_unit, ridge_of
 
 _LOGGER = logging.getLogger("cvxsnn")
 
@@ -84,9 +84,9 @@ class Budget:
     n_neurons : int, optional
         The number of neurons of a mixture. By default 8,192, or 16,384 if that promises a noticeably lower error.
     max_seconds : float
-        Time for everything. Nothing is begun that is likely to end later. The first comparison, the spikes of the
-        neurons compared on all rows and the final solve are always finished; with given numbers of neurons, their
-        judgement and the selection too.
+        Time for everything. Nothing is begun that is likely to end later. The first comparison, a solve of it if the
+        program is not ridge, the spikes of the neurons compared on all rows and the final solve are always finished;
+        with given numbers of neurons, their judgement and the selection too.
     sparsity : int or "few", optional
         The most neurons to read, or the fewest whose error is within one standard error of the best. By default all
         neurons are read.
@@ -306,6 +306,7 @@ class _Engine:
     progress: float = 0.0
     trials: list[Trial] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    timed: tuple[Trial, Solution] | None = None
 
     def __post_init__(self) -> None:
         self.is_mixed = isinstance(self.families[0], str)
@@ -323,9 +324,7 @@ class _Engine:
             n_sampled = judged.witnesses.n_witnesses
             if self.budget.sparsity is not None:
                 judged = self._few(judged, self.budget.sparsity)
-        # The solution must not depend on what else the machine does, not in its last bit: the size alone decides.
-        is_small = judged.problem.dictionary.n_rows * judged.problem.dictionary.n_atoms < SIZES.threaded
-        with limit_threads(1 if is_small else n_threads()):
+        with limit_threads(_final_threads(judged.problem)):
             solution = self._solve(judged)
         self._report(100)
         return Fitted(solution, judged.program, tuple(self.trials), judged.trial, n_sampled, "; ".join(self.reasons))
@@ -344,7 +343,7 @@ class _Engine:
         # First the read-outs, then the families at the best of them: all pairs would take the product of both times.
         others = [(None, readout) for readout in readouts[1:]] + [(family, None) for family in families[1:]]
         for number, (family, readout) in enumerate(others, 2):
-            is_late = not self.clock.has_time(best.trial.n_neurons, len(rows))
+            is_late = not self.clock.has_time(best.trial.n_neurons, len(rows), compares=True)
             if is_late:
                 break
             tried = self._try(rows, family or best.trial.family, readout or best.trial.readout, n_neurons)
@@ -396,12 +395,17 @@ class _Engine:
             seconds = time.perf_counter() - begin
             self.trials.append(Trial(family, readout, witnesses.n_witnesses, self._n_left(verdict), verdict, seconds))
             return _Judged(self.trials[-1], program, problem, witnesses)
-        trial, norms, quadratics = compared.trial, program.norms(), program.quadratics()
-        self.reasons.append(f"strength judged on {trial.n_rows:,} samples: no time was left for all of them")
-        if not program.is_ridge:  # nothing is known of its strengths: take the middle of the grid
-            middle = norms[len(norms) // 2], quadratics[len(quadratics) // 2]
-            trial = replace(trial, verdict=Verdict(middle, trial.verdict.rank))
-        return _Judged(trial, program, problem, witnesses)
+        trial = compared.trial
+        if program.is_ridge and program.l2_strength == "auto":
+            self.reasons.append(f"strength judged on {trial.n_rows:,} samples: no time was left for all of them")
+            return _Judged(trial, program, problem, witnesses)
+        if not program.is_fixed:
+            self.reasons.append("strength from the middle of the grid: no time was left to judge others")
+        is_timed = self.timed is not None and self.timed[0] is trial
+        is_same = is_timed and (trial.n_neurons, trial.n_rows) == (witnesses.n_witnesses, self.data.n_samples)
+        solution = self.timed[1] if self.timed is not None and is_same else None
+        verdict = Verdict(_middle(program), trial.verdict.rank, solution=solution)
+        return _Judged(replace(trial, verdict=verdict), program, problem, witnesses)
 
     def _is_final(self, compared: _Judged, program: Program, n_neurons: int | None) -> bool:
         """Return whether the comparison was of the program itself, on all rows and with all neurons."""
@@ -457,16 +461,30 @@ class _Engine:
         trial = Trial(family, readout, n_sampled, data.n_samples, verdict, now - begin)
         self.trials.append(trial)
         self.clock.note(n_sampled, data.n_samples, rolled_out - begin, now - rolled_out)
+        is_own = ridge is problem and program.is_ridge
+        if self.clock.is_limited and not is_own and self.timed is None:
+            self.timed = trial, self._time_solve(program, problem, trial)
         return _Judged(trial, program if ridge is problem else self.ridge, ridge, witnesses)
+
+    def _time_solve(self, program: Program, problem: ConvexProblem, trial: Trial) -> Solution:
+        """Solve the program itself, which ridge stands for in a trial, and note the time for forecasts."""
+        begin = time.perf_counter()
+        with limit_threads(_final_threads(problem)):
+            solution = solve(program.at(problem, _middle(program)), program.tol)
+        seconds = time.perf_counter() - begin
+        self.clock.note_solver(trial.n_neurons, trial.n_rows, seconds, n_always_judged(program))
+        return solution
 
     def _n_left(self, verdict: Verdict) -> int:
         return self.data.n_samples if verdict.rows is None else len(verdict.rows)
 
     def _best_point(self, program: Program, problem: ConvexProblem) -> Verdict:
         def notify(done: int, total: int) -> None:
+            self.clock.lap()
             self._report(50 + 45 * done / total)
 
         judge = self.judge or judge_for(problem, program, self.seed)
+        self.clock.lap()
         return choose(problem, program, judge, is_late=self.clock.is_late, notify=notify)
 
     def _problem(self, program: Program, witnesses: WitnessSet, data: TrainingSet) -> ConvexProblem:
@@ -492,6 +510,17 @@ class _Engine:
         # Steps may be skipped or finish early, but progress must not fall.
         self.progress = max(self.progress, per_cent)
         self.notify(int(self.progress), 100)
+
+
+def _final_threads(problem: ConvexProblem) -> int:
+    """Return the threads of a final solve, which must not depend on what else the machine does, not in its last bit."""
+    return 1 if problem.dictionary.n_rows * problem.dictionary.n_atoms < SIZES.threaded else n_threads()
+
+
+def _middle(program: Program) -> Point:
+    """Return the middle of a grid of which nothing is known."""
+    norms, quadratics = program.norms(), program.quadratics()
+    return norms[len(norms) // 2], quadratics[len(quadratics) // 2]
 
 
 def _fall_by_half(problem: ConvexProblem, trial: Trial) -> float:

@@ -175,3 +175,22 @@ def test_coefficients_that_vanish_as_slowly_as_their_slacks_are_kept() -> None:
     solution = solve(problem, 1e-10, "hinge")
     assert solution.has_converged
     assert len(solution.history) <= 15
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("l1_strength", "l2_strength"), [(1e-3, 0.0), (1e-5, 0.0), (0.0, 1e-4), (1e-6, 1e-6)])
+def test_more_atoms_than_rows_take_factors_of_the_size_of_the_rows(
+    monkeypatch: pytest.MonkeyPatch, l1_strength: float, l2_strength: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    columns, labels = rng.random((40, 200)) < rng.uniform(0.05, 0.9), rng.random(40) < 0.5
+    sizes, factorise = set(), torch.linalg.cholesky_ex
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda matrix: sizes.add(len(matrix)) or factorise(matrix))
+    for intercept in (False, True):
+        problem = ConvexProblem(
+            columns, labels, "hinge", l1_strength, l2_strength=l2_strength, penalty="elastic-net", intercept=intercept
+        )
+        solution = solve(problem, 1e-6, "hinge")
+        assert solution.has_converged
+        assert len(solution.history) <= 40
+    assert max(sizes) <= 40

@@ -10,10 +10,10 @@ With :math:`Z = \mathrm{diag}(y) D`, the program and its dual are
 
 For r = 0 both have strictly feasible points that are easy to write down, so only the four complementarity products are
 left to drive to zero, and the loss of feasibility by rounding. Each step costs one Cholesky factor of the size of the
-atoms (Mehrotra's predictor and corrector share it). For r > 0 the coefficients occur in the dual as well, so both
-points take steps of one length, and :math:`Z^\top \alpha - r(w - w_0)` is a separate variable: inside its bounds from
-the start, and equal to this expression at the end. For s = 0 that variable is zero, and the coefficients are free, as
-an intercept always is.
+atoms or the rows, whichever are fewer (Mehrotra's predictor and corrector share it). For r > 0 the coefficients occur
+in the dual as well, so both points take steps of one length, and :math:`Z^\top \alpha - r(w - w_0)` is a separate
+variable: inside its bounds from the start, and equal to this expression at the end. For s = 0 that variable is zero,
+and the coefficients are free, as an intercept always is.
 """
 
 from dataclasses import dataclass
@@ -271,26 +271,17 @@ class _State:
             return float(total) / n_products
 
         drift = margin @ self.coef + self.excess - 1 - self.slack
-        # Slacks and α are eliminated row by row, and the halves column by column: only the coefficients remain.
+        # Slacks are eliminated row by row, and the halves column by column: only w and α remain.
         row_scale = self.slack / self.alpha + self.excess / beta
         column_scale = torch.where(penalised, 1.0 / (self.positive / upper + self.negative / lower), 0.0)
-        system = self_product((margin * row_scale.rsqrt()[:, None]).to(precision)).to(torch.float64)
-        system.diagonal().add_(column_scale + self.ridge)
-        factor, info = torch.linalg.cholesky_ex(system)
-        if int(info):
-            # Near the optimum the scales span so many orders of magnitude that rounding may cost definiteness.
-            system.diagonal().add_(1e-14 * system.diagonal().max())
-            factor, info = torch.linalg.cholesky_ex(system)
-            if int(info):
-                return False
+        system = _System(margin, row_scale, column_scale + self.ridge, precision)
+        if not system.is_definite:
+            return False
 
         def solve(c1: Tensor, c2: Tensor, c3: Tensor, c4: Tensor) -> tuple[Tensor, ...]:
             right = c1 / self.alpha - c2 / beta - drift
             halves = torch.where(penalised, c3 / upper - c4 / lower, 0.0)
-            target = margin.T @ (right / row_scale) + column_scale * halves + self.residual
-            d_coef = torch.cholesky_solve(target[:, None], factor)[:, 0]
-            fit = margin @ d_coef
-            d_alpha = (right - fit) / row_scale
+            d_coef, fit, d_alpha = system.solve(right, column_scale * halves + self.residual)
             # For r > 0, rw nearly cancels the correlation; the residual takes up what the first equation leaves out.
             d_pull = margin.T @ d_alpha if self.is_linear else column_scale * (d_coef - halves)
             # Of two complementarity equations the one with the larger divisor is solved; the other move follows from
@@ -348,6 +339,58 @@ class _State:
         dual = ((self.alpha, d_a), (beta, -d_a), (strength - pull, -d_e), (strength + pull, d_e))
         longest = _longest(primal, share), _longest(dual, share)
         return longest if self.is_linear else (min(longest), min(longest))
+
+
+class _System:
+    """The equations Hw − Zᵀa = g and Zw + Ra = b, for diagonal H ≥ 0 and R > 0.
+
+    Of w and a, the one with more entries is eliminated, so that the factor has a row for each atom or each sample,
+    whichever are fewer. Columns with H = 0, as that of an intercept, cannot be eliminated and are solved for apart.
+    """
+
+    def __init__(self, margin: Tensor, row_scale: Tensor, column_scale: Tensor, precision: torch.dtype) -> None:
+        self.margin, self.row_scale, self.column_scale = margin, row_scale, column_scale
+        self.is_wide, self.is_apart = margin.shape[0] < margin.shape[1], column_scale == 0
+        if self.is_wide:
+            factor = (margin * torch.where(self.is_apart, 0.0, column_scale.rsqrt())).T
+        else:
+            factor = margin * row_scale.rsqrt()[:, None]
+        matrix = self_product(factor.to(precision)).to(torch.float64)
+        matrix.diagonal().add_(row_scale if self.is_wide else column_scale)
+        self.factor, info = torch.linalg.cholesky_ex(matrix)
+        if int(info):
+            # Near the optimum the scales span so many orders of magnitude that rounding may cost definiteness.
+            matrix.diagonal().add_(1e-14 * matrix.diagonal().max())
+            self.factor, info = torch.linalg.cholesky_ex(matrix)
+        self.is_definite = not int(info)
+
+    def solve(self, right: Tensor, pull: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return w, Zw and a for the right sides b = ``right`` and g = ``pull``."""
+        margin, row_scale = self.margin, self.row_scale
+        if not self.is_wide:
+            target = margin.T @ (right / row_scale) + pull
+            coef = torch.cholesky_solve(target[:, None], self.factor)[:, 0]
+            fit = margin @ coef
+            return coef, fit, (right - fit) / row_scale
+        coef, alpha = self._solve_wide(right, pull)
+        # Without a second solve for what rounding has left, programs with a tiny s and r = 0 take many more steps.
+        left = right - margin @ coef - row_scale * alpha
+        more_coef, more_alpha = self._solve_wide(left, pull + margin.T @ alpha - self.column_scale * coef)
+        coef, alpha = coef + more_coef, alpha + more_alpha
+        return coef, margin @ coef, alpha
+
+    def _solve_wide(self, right: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
+        # (Z H⁻¹ Zᵀ + R) a = b − Z H⁻¹ g − Z₀w₀ and Z₀ᵀa = −g₀, where Z₀ and w₀ are the columns apart.
+        margin, apart = self.margin, self.is_apart
+        short = right - margin @ torch.where(apart, 0.0, pull / self.column_scale)
+        solved = torch.cholesky_solve(torch.cat((short[:, None], margin[:, apart]), dim=1), self.factor)
+        alpha, shifts = solved[:, 0], solved[:, 1:]
+        sought = margin[:, apart].T @ alpha + pull[apart]
+        of_apart = torch.linalg.solve_ex(margin[:, apart].T @ shifts, sought)[0]
+        alpha = alpha - shifts @ of_apart
+        coef = (margin.T @ alpha + pull) / self.column_scale
+        coef[apart] = of_apart
+        return coef, alpha
 
 
 def _longest(pairs: tuple[tuple[Tensor, Tensor], ...], share: float) -> float:
