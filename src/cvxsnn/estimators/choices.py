@@ -18,7 +18,8 @@ from ..dictionary.base import parse_readout
 from ..fitting import METHODS, Budget, Program, SurrogateSettings, Tuning
 from ..fitting.few import Sparsity
 from ..witnesses import Normal, Uniform, WitnessSet
-from ..witnesses.mixed import mixtures_for
+from ..witnesses.mixed import STEPS_FOR_DELAYS, mixtures_for
+from ..witnesses.tap_sampling import has_variation
 
 
 @dataclass(frozen=True)
@@ -268,12 +269,16 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
 
     def _readouts(self, n_steps: int) -> tuple[Readout, ...]:
         """Return the read-outs to choose from; none if there is no choice."""
+        if self._is_mixed and self.readout is None and n_steps >= STEPS_FOR_DELAYS:
+            return ("last",)  # kinds have a read-out of their own
         return ("mean", "last") if self.readout is None and n_steps > 1 else ()
 
     def _families(self, data: TrainingSet) -> Any:
         """Return a family, several mixtures to choose from, or how to search for a family."""
         if self._is_mixed:
-            return mixtures_for(data.sequences.n_steps, data.sequences.n_features)
+            sequences = data.sequences
+            has_kinds = self.readout is None and sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
+            return ("kinds", "kinds and last", "all") if has_kinds else mixtures_for(sequences.n_steps, sequences.n_features)
         if isinstance(self.witnesses, WitnessSet):
             return self.witnesses
         hidden, method = self._widths(), METHODS[self.method]

@@ -38,6 +38,7 @@ TENSORS = {
     "proof.coef": (torch.float64, ("n_active", "n_outputs")),
     "proof.intercept": (torch.float64, ("n_outputs",)),
     "proof.dual_point": (torch.float64, ("n_rows", "n_outputs")),
+    "proof.unit": (torch.float64, ("n_columns",)),
     "steps": (torch.float64, ("n_features",)),
 }
 """Type and axes of the tensors of a model; axes of one name are equally long.
@@ -137,6 +138,8 @@ _ROUNDED = 1e-10
 def write_proof(proof: Proof, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Add the tensors of a proof, and return its header, with sampled witnesses as recipe and digest."""
     tensors.update({f"proof.{name}": getattr(proof, name) for name in _PROOF_TENSORS})
+    if proof.unit is not None:
+        tensors["proof.unit"] = proof.unit
     provenance = proof.witnesses.provenance
     witnesses: dict[str, Any]
     if has_recipe(proof.witnesses):
@@ -171,8 +174,11 @@ def read_proof(
     witnesses = _read_witnesses(header["witnesses"], tensors, network, max_drawn)
     if witnesses.n_features != network.n_features:
         raise InvalidInputError(f"expected witnesses of {network.n_features} features, got {witnesses.n_features}")
-    n_columns = witnesses.n_witnesses * parse_readout(objective.readout).n_windows
+    readout = parse_readout(objective.readout)
+    n_columns, unit = witnesses.n_witnesses * readout.n_windows, tensors.get("proof.unit")
     _check_indices("support", tensors["proof.support"].tolist(), n_columns)
+    if (unit is None) == bool(readout.statistics) or (unit is not None and not _are_units(unit, n_columns, tensors)):
+        raise InvalidInputError(f"expected a unit for each of {n_columns} columns of statistics, and no others")
     penalty = make_penalty(str(header["penalty"]))
     # Files that were written before there were elastic nets have no second strength.
     l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
@@ -192,8 +198,15 @@ def read_proof(
         penalty=penalty,
         has_intercept=check_bool("has_intercept", header["has_intercept"]),
         certificate=certificate,
+        unit=unit,
         **{name: tensors[f"proof.{name}"] for name in _PROOF_TENSORS},
     )
+
+
+def _are_units(unit: Tensor, n_columns: int, tensors: Mapping[str, Tensor]) -> bool:
+    """Return whether there is a unit for each column: a power of two, or zero for columns that are not read."""
+    is_power = torch.frexp(unit)[0] == 0.5
+    return len(unit) == n_columns and bool((is_power | (unit == 0)).all() and is_power[tensors["proof.support"]].all())
 
 
 def _read_witnesses(

@@ -4,7 +4,7 @@
 
 1. *Compare.* Ridge over few neurons on few rows compares families and read-outs by their leave-one-out errors. One that
    is not the first must be better by more than the standard error of the difference.
-2. *Size.* More neurons are sampled if the second half of those compared has lowered the error noticeably.
+2. *Size.* More neurons are sampled if the second half of those compared has clearly lowered the error.
 3. *Choose.* The judge chooses the strengths of the program on all rows (:mod:`cvxsnn.fitting.choosing`).
 4. *Few.* If asked for, few neurons are selected (:mod:`cvxsnn.fitting.few`).
 5. *Solve* and certify on all rows.
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from ..data.sequences import TrainingSet
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import family_kind
+from ..witnesses.kinds import ALONG_TIME, KINDS, Kinds, readout_of
 from ..witnesses.mixed import Mixture, mixed_witnesses
 from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration
 from .choosing import choose, judge_for, n_always_judged
@@ -41,8 +42,12 @@ from .program import Point, Program, quadratic_unit, ridge_of
 
 _LOGGER = logging.getLogger("cvxsnn")
 
-Family = Mixture | Mapping[str, Any] | WitnessSet
-"""The name of a mixture, a family that :func:`cvxsnn.witnesses.sample_witnesses` samples, or witnesses."""
+KIND_SETS: Mapping[str, tuple[str, ...]] = {"kinds": ALONG_TIME, "kinds and last": tuple(KINDS)}
+"""Kinds of lateral neurons that are sampled together, by the name of the family."""
+
+Named = Mixture | Literal["kinds", "kinds and last"]
+Family = Named | Mapping[str, Any] | WitnessSet
+"""The name of kinds or of a mixture, a family that :func:`cvxsnn.witnesses.sample_witnesses` samples, or witnesses."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,15 @@ class Sizes:
     """Number of rows used to compare families. More would take longer than they improve the choice."""
 
     n_neurons: tuple[int, int] = (8192, 16_384)
-    """Numbers of neurons: the default, and the larger one."""
+    """Numbers of neurons of a mixture: the default, and the larger one."""
+
+    n_of_kinds: tuple[int, int] = (3000, 12_000)
+    """Numbers of neurons of kinds: the default, with which they are compared, and the larger one."""
 
     worth: float = 1 / 80
-    """Fall of the loss by the second half of the neurons compared, as a share of the loss of the best constant, from
-    which the larger number is sampled. The fall halves with each doubling, so that 16,384 promise another 1/640."""
+    """Fall of the loss by the second half of a mixture, as a share of the loss of the best constant, from which the larger
+    number is sampled. The fall halves with each doubling, so that 16,384 promise another 1/640. Of kinds, the fall must
+    exceed its standard error."""
 
     max_rows: int = 5000
     """Rows up to which the larger number is considered."""
@@ -82,7 +91,8 @@ class Budget:
     Parameters
     ----------
     n_neurons : int, optional
-        The number of neurons of a mixture. By default 8,192, or 16,384 if that promises a noticeably lower error.
+        The number of neurons of kinds or of a mixture. By default 3,000 and 8,192, or 12,000 and 16,384 if that promises
+        a clearly lower error.
     max_seconds : float
         Time for everything. Nothing is begun that is likely to end later. The first comparison, a solve of it if the
         program is not ridge, the spikes of the neurons compared on all rows and the final solve are always finished;
@@ -187,6 +197,11 @@ class Fitted:
     reason: str
 
 
+def own_readout(family: Family) -> Readout | None:
+    """Return the read-out of a family that has one of its own."""
+    return readout_of(KIND_SETS[family]) if isinstance(family, str) and family in KIND_SETS else None
+
+
 def fit(
     data: TrainingSet,
     families: Family | Sequence[Family],
@@ -214,7 +229,8 @@ def fit(
     budget : Budget, optional
         Limits on neurons and time.
     readouts : sequence of str
-        Read-outs to choose from; the first is the default. If empty, the read-out of the program.
+        Read-outs to choose from; the first is the default. If empty, the read-out of the program. Kinds have a read-out
+        of their own.
     seed : int
         The seed of all draws.
     callback : callable, optional
@@ -276,6 +292,9 @@ def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None =
                 f"{family.n_features}: build them with n_features={sequences.n_features}"
             )
         return family.to(sequences.device)
+    if isinstance(family, str) and family in KIND_SETS:
+        kinds = Kinds(n_witnesses=n_neurons or SIZES.n_of_kinds[0], kinds=KIND_SETS[family], device=sequences.device)
+        return kinds.sample(sequences, child_seed(seed, "kinds"))
     if isinstance(family, str):
         n_neurons, seed = n_neurons or SIZES.n_neurons[0], child_seed(seed, "mixture", family)
         return mixed_witnesses(sequences, n_neurons, family, seed=seed, device=sequences.device)
@@ -289,6 +308,7 @@ class _Judged(NamedTuple):
     program: Program
     problem: ConvexProblem
     witnesses: WitnessSet
+    n_asked: int | None = None
 
 
 @dataclass(eq=False)
@@ -334,42 +354,47 @@ class _Engine:
         families, readouts, n_given = self.families, self.readouts, self.budget.n_neurons
         has_choice = len(families) + len(readouts) > 2
         if self.is_mixed and not has_choice:
-            self.reasons.append(f"mixture {families[0]!r} and read-out {readouts[0]!r}: no choice was left open")
+            readout = own_readout(families[0]) or readouts[0]
+            self.reasons.append(f"{families[0]!r} and read-out {readout!r}: no choice was left open")
         if not has_choice and (n_given is not None or not self.is_mixed):
             return None
-        n_neurons = min(n_given or SIZES.n_compared, SIZES.n_compared) if self.is_mixed else None
         rows, is_late = self._rows_compared(), False
-        best = first = self._try(rows, families[0], readouts[0], n_neurons)
+        best = first = self._try(rows, families[0], readouts[0])
         # First the read-outs, then the families at the best of them: all pairs would take the product of both times.
         others = [(None, readout) for readout in readouts[1:]] + [(family, None) for family in families[1:]]
         for number, (family, readout) in enumerate(others, 2):
             is_late = not self.clock.has_time(best.trial.n_neurons, len(rows), compares=True)
             if is_late:
                 break
-            tried = self._try(rows, family or best.trial.family, readout or best.trial.readout, n_neurons)
+            tried = self._try(rows, family or best.trial.family, readout or self._readout_beside(best.trial))
             best = tried if tried.trial.is_clearly_better(best.trial) else best
             self._report(40 * number / (len(others) + 1))
         if has_choice:
             is_default = "the default, and nothing else that was tried was clearly better"
             why = is_default if best is first else "clearly better than the default"
             why = f"{why}, and no time was left to try more" if is_late else why
-            subject = f"mixture {best.trial.family!r} and read-out" if self.is_mixed else "read-out"
+            subject = f"{best.trial.family!r} and read-out" if self.is_mixed else "read-out"
             self.reasons.append(f"{subject} {best.trial.readout!r}: {why}")
         return best
 
+    def _readout_beside(self, trial: Trial) -> Readout:
+        """Return the read-out of a family that is compared with a trial."""
+        return self.readouts[0] if own_readout(trial.family) else trial.readout
+
     def _size(self, compared: _Judged | None) -> int | None:
-        """Return the number of neurons of a mixture."""
+        """Return the number of neurons of kinds or of a mixture."""
         if not self.is_mixed:
             return None
-        n_rows, (fewer, more) = self.data.n_samples, SIZES.n_neurons
+        family = self.families[0] if compared is None else compared.trial.family
+        n_rows, (fewer, more) = self.data.n_samples, SIZES.n_of_kinds if own_readout(family) else SIZES.n_neurons
         if self.budget.n_neurons is not None or compared is None:
             n_neurons, why = self.budget.n_neurons or fewer, "as given"
         elif not self.clock.has_time(fewer, n_rows):
             n_neurons, why = compared.trial.n_neurons, "no time was left to try more"
         elif n_rows > SIZES.max_rows:
             n_neurons, why = fewer, f"for more than {SIZES.max_rows:,} samples"
-        elif _fall_by_half(compared.problem, compared.trial) < SIZES.worth:
-            n_neurons, why = fewer, f"{more:,} do not promise a noticeably lower error"
+        elif not _gains_from_more(compared.problem, compared.trial):
+            n_neurons, why = fewer, f"{more:,} do not promise a clearly lower error"
         elif not self.clock.has_time(more, n_rows):
             n_neurons, why = fewer, "no time was left to try more"
         else:
@@ -379,7 +404,8 @@ class _Engine:
 
     def _choose(self, compared: _Judged | None, n_neurons: int | None) -> _Judged:
         """Return the program over all neurons and rows, at its best point."""
-        family, readout = self.families[0], self.readouts[0]
+        family = self.families[0]
+        readout = own_readout(family) or self.readouts[0]
         if compared is not None:
             family, readout = compared.trial.family, compared.trial.readout
         program = self.program.with_readout(readout)
@@ -409,7 +435,8 @@ class _Engine:
 
     def _is_final(self, compared: _Judged, program: Program, n_neurons: int | None) -> bool:
         """Return whether the comparison was of the program itself, on all rows and with all neurons."""
-        has_all = compared.trial.n_rows == self.data.n_samples and compared.trial.n_neurons == n_neurons
+        # Kinds are whole groups, so a little more or fewer neurons than asked for.
+        has_all = compared.trial.n_rows == self.data.n_samples and compared.n_asked == n_neurons
         # Other losses are compared by the squared loss, whose program is not theirs. Strengths that the user gave were
         # not tried: the comparison walks the grid of the library.
         is_same = compared.program == program and program.is_ridge and program.l2_strength == "auto"
@@ -445,8 +472,11 @@ class _Engine:
             solution = solve(program.at(judged.problem, verdict.point, verdict.share), program.tol, start=solution)
         return solution
 
-    def _try(self, rows: Tensor, family: Family, readout: Readout, n_neurons: int | None) -> _Judged:
+    def _try(self, rows: Tensor, family: Family, readout: Readout) -> _Judged:
         """Judge ridge over a family by its leave-one-out errors on some of the data."""
+        readout = own_readout(family) or readout
+        most = SIZES.n_of_kinds[0] if own_readout(family) else SIZES.n_compared
+        n_neurons = min(self.budget.n_neurons or most, most) if self.is_mixed else None
         data = self.data if len(rows) == self.data.n_samples else self.data.take(rows)
         begin, program = time.perf_counter(), self.program.with_readout(readout)
         # Thresholds are taken from all rows, as in the final fit, and not from those compared.
@@ -464,7 +494,7 @@ class _Engine:
         is_own = ridge is problem and program.is_ridge
         if self.clock.is_limited and not is_own and self.timed is None:
             self.timed = trial, self._time_solve(program, problem, trial)
-        return _Judged(trial, program if ridge is problem else self.ridge, ridge, witnesses)
+        return _Judged(trial, program if ridge is problem else self.ridge, ridge, witnesses, n_neurons)
 
     def _time_solve(self, program: Program, problem: ConvexProblem, trial: Trial) -> Solution:
         """Solve the program itself, which ridge stands for in a trial, and note the time for forecasts."""
@@ -523,14 +553,17 @@ def _middle(program: Program) -> Point:
     return norms[len(norms) // 2], quadratics[len(quadratics) // 2]
 
 
-def _fall_by_half(problem: ConvexProblem, trial: Trial) -> float:
-    """Return how much the second half of the neurons lowers the loss, as a share of that of the best constant."""
+def _gains_from_more(problem: ConvexProblem, trial: Trial) -> bool:
+    """Return whether the second half of the neurons has clearly lowered the loss."""
     (head,) = problem.heads
-    # Every second atom: the kinds of neurons of a mixture follow each other, and each of them is halved.
+    # Every second atom: the kinds of neurons follow each other, and each of them is halved.
     half = problem.take_atoms(torch.arange(0, problem.dictionary.n_atoms, 2, device=problem.dictionary.device))
     # The same relative strength: the unit is the mean eigenvalue of the half.
-    scores = ridge_scores(half, [trial.verdict.point[1] * quadratic_unit(half)])
+    by_half = validation_of(half, ridge_scores(half, [trial.verdict.point[1] * quadratic_unit(half)]))
+    assert trial.validation is not None
+    fall, error = paired_difference(by_half.loss[0], trial.validation.loss[0], trial.validation.weight)
+    if own_readout(trial.family):
+        return bool(fall > SIZES.clearly * error)
     mean = problem.row_weight @ head.targets
     constant = head.weight * float(problem.row_weight @ head.loss.value(mean.expand_as(head.targets), head.targets))
-    fall = float(validation_of(half, scores).mean()[0]) - trial.loss
-    return fall / constant if constant > 0 else 0.0
+    return constant > 0 and float(fall) >= SIZES.worth * constant

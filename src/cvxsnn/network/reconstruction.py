@@ -113,7 +113,7 @@ class Proof:
     support : Tensor of shape (n_active,), dtype int64
         The columns that are read: witnesses, or ``witness * n_windows + window``.
     coef : Tensor of shape (n_active, n_outputs), dtype float64
-        Their coefficients.
+        Their output weights: coefficients of the program times units.
     intercept : Tensor of shape (n_outputs,), dtype float64
         The constants.
     dual_point : Tensor of shape (n_rows, n_outputs), dtype float64
@@ -130,6 +130,8 @@ class Proof:
         The bounds that were proven.
     l2_strength : float
         The strength of the penalty's quadratic.
+    unit : Tensor of shape (n_columns,), dtype float64, optional
+        The units of statistics, as the training data decided them; None for other read-outs, whose unit is one.
 
     Examples
     --------
@@ -156,6 +158,7 @@ class Proof:
     has_intercept: bool
     certificate: Certificate
     l2_strength: float = field(default=0.0, kw_only=True)
+    unit: Tensor | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, solution: Solution, objective: Objective) -> "Proof":
@@ -189,7 +192,7 @@ class Proof:
         return cls(
             witnesses=problem.dictionary.witnesses,
             support=problem.dictionary.column_of_atom[solution.support],
-            coef=solution.coef[solution.support],
+            coef=solution.coef[solution.support] * problem.dictionary.units.to(solution.coef)[solution.support, None],
             intercept=solution.intercept,
             dual_point=solution.dual_point,
             objective=objective,
@@ -198,6 +201,7 @@ class Proof:
             penalty=problem.penalty,
             has_intercept=problem.intercept,
             certificate=solution.certificate,
+            unit=getattr(problem.dictionary, "unit", None),
         )
 
     def to(self, device: torch.device | str) -> "Proof":
@@ -214,7 +218,8 @@ class Proof:
             The same proof.
         """
         tensors = {name: getattr(self, name).to(device) for name in ("support", "coef", "intercept", "dual_point")}
-        return replace(self, witnesses=self.witnesses.to(device), **tensors)
+        unit = None if self.unit is None else self.unit.to(device)
+        return replace(self, witnesses=self.witnesses.to(device), unit=unit, **tensors)
 
     def check_network(self, network: SpikingNetwork) -> None:
         """Refuse a network that is not the one of this proof, so that what is certified is what predicts.
@@ -260,7 +265,7 @@ class Proof:
         ConvexProblem
             The problem over the spikes of all witnesses on the data.
         """
-        dictionary = build_dictionary(self.witnesses, data.sequences, self.objective.readout)
+        dictionary = build_dictionary(self.witnesses, data.sequences, self.objective.readout, unit=self.unit)
         problem = ConvexProblem.of(
             self.objective,
             dictionary,
@@ -295,7 +300,7 @@ class Proof:
         dictionary = problem.dictionary
         coef = torch.zeros(dictionary.n_atoms, problem.n_outputs, dtype=torch.float64, device=dictionary.device)
         atoms = dictionary.atom_of_column[self.support.to(dictionary.device)]
-        coef.index_add_(0, atoms, self.coef.to(coef))
+        coef.index_add_(0, atoms, self.coef.to(coef) / dictionary.units[atoms, None])
         # A dual point of other data may not fit; the gradient at the coefficients is always a candidate.
         duals = [self.dual_point.to(coef)] if len(self.dual_point) == dictionary.n_rows else []
         certificate, _ = certify(problem, coef, self.intercept.to(coef), duals)
