@@ -66,11 +66,6 @@ class Sizes:
     n_of_kinds: tuple[int, int] = (3000, 12_000)
     """Numbers of neurons of kinds: the default, with which they are compared, and the larger one."""
 
-    worth: float = 1 / 80
-    """Fall of the loss by the second half of a mixture, as a share of the loss of the best constant, from which the larger
-    number is sampled. The fall halves with each doubling, so that 16,384 promise another 1/640. Of kinds, the fall must
-    exceed its standard error."""
-
     max_rows: int = 5000
     """Rows up to which the larger number is considered."""
 
@@ -78,7 +73,8 @@ class Sizes:
     """Entries of a dictionary from which the final solve uses several threads."""
 
     clearly: float = 1.0
-    """Standard errors by which another family or read-out must be better than the first."""
+    """Standard errors by which another family or read-out must be better than the first, and by which the second half of
+    the neurons must have lowered the loss for the larger number to be sampled."""
 
 
 SIZES = Sizes()
@@ -393,7 +389,7 @@ class _Engine:
             n_neurons, why = compared.trial.n_neurons, "no time was left to try more"
         elif n_rows > SIZES.max_rows:
             n_neurons, why = fewer, f"for more than {SIZES.max_rows:,} samples"
-        elif not _gains_from_more(compared.problem, compared.trial):
+        elif _fall_by_half(compared.problem, compared.trial) <= SIZES.clearly:
             n_neurons, why = fewer, f"{more:,} do not promise a clearly lower error"
         elif not self.clock.has_time(more, n_rows):
             n_neurons, why = fewer, "no time was left to try more"
@@ -436,7 +432,7 @@ class _Engine:
     def _is_final(self, compared: _Judged, program: Program, n_neurons: int | None) -> bool:
         """Return whether the comparison was of the program itself, on all rows and with all neurons."""
         # Kinds are whole groups, so a little more or fewer neurons than asked for.
-        has_all = compared.trial.n_rows == self.data.n_samples and compared.n_asked == n_neurons
+        has_all = compared.trial.n_rows == self.data.n_samples and compared.n_asked == n_neurons is not None
         # Other losses are compared by the squared loss, whose program is not theirs. Strengths that the user gave were
         # not tried: the comparison walks the grid of the library.
         is_same = compared.program == program and program.is_ridge and program.l2_strength == "auto"
@@ -444,7 +440,7 @@ class _Engine:
 
     def _few(self, judged: _Judged, sparsity: Sparsity) -> _Judged:
         """Return the program over few neurons, or over all if these are to be read."""
-        begin, (trial, program, problem, witnesses) = time.perf_counter(), judged
+        begin, (trial, program, problem, witnesses, _) = time.perf_counter(), judged
         ridge, dense = ridge_of(problem), trial.verdict
         is_ridge = ridge is problem and program.is_ridge and program.l2_strength == "auto"
         if not is_ridge:  # the strengths of another program say nothing about ridge
@@ -553,17 +549,12 @@ def _middle(program: Program) -> Point:
     return norms[len(norms) // 2], quadratics[len(quadratics) // 2]
 
 
-def _gains_from_more(problem: ConvexProblem, trial: Trial) -> bool:
-    """Return whether the second half of the neurons has clearly lowered the loss."""
-    (head,) = problem.heads
+def _fall_by_half(problem: ConvexProblem, trial: Trial) -> float:
+    """Return how much the second half of the neurons has lowered the loss, in standard errors."""
     # Every second atom: the kinds of neurons follow each other, and each of them is halved.
     half = problem.take_atoms(torch.arange(0, problem.dictionary.n_atoms, 2, device=problem.dictionary.device))
     # The same relative strength: the unit is the mean eigenvalue of the half.
     by_half = validation_of(half, ridge_scores(half, [trial.verdict.point[1] * quadratic_unit(half)]))
     assert trial.validation is not None
     fall, error = paired_difference(by_half.loss[0], trial.validation.loss[0], trial.validation.weight)
-    if own_readout(trial.family):
-        return bool(fall > SIZES.clearly * error)
-    mean = problem.row_weight @ head.targets
-    constant = head.weight * float(problem.row_weight @ head.loss.value(mean.expand_as(head.targets), head.targets))
-    return constant > 0 and float(fall) >= SIZES.worth * constant
+    return float(fall / error) if error > 0 else 0.0

@@ -399,7 +399,7 @@ class SpikingNetwork(nn.Module):
             The scores, in float64.
         """
         sequences = Sequences.of(inputs)
-        rows = torch.arange(len(sequences), device=sequences.device).split(max(1, _BLOCK // len(self.neurons)))
+        rows = torch.arange(len(sequences), device=sequences.device).split(max(1, _BLOCK // max(1, len(self.neurons))))
         parts = [sequences] if len(rows) == 1 else [sequences.take(some) for some in rows]
         return torch.cat([self.features(part) @ self.weight for part in parts]) + self.intercept
 
