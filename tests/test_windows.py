@@ -296,8 +296,18 @@ def test_a_network_is_described_moved_and_restored():
 @pytest.mark.parametrize(
     ("neurons", "windows", "readout", "message"),
     [
-        ([0, 1], None, "windows-3", "windows_read with the window of each of 2 neurons .*, got None for windows-3"),
-        ([0, 1], [0], "windows-3", "windows_read with the window of each of 2 neurons .*, got 1 for windows-3"),
+        (
+            [0, 1],
+            None,
+            "windows-3",
+            "windows_read with the window or statistic of each of 2 neurons .*, got None for windows-3",
+        ),
+        (
+            [0, 1],
+            [0],
+            "windows-3",
+            "windows_read with the window or statistic of each of 2 neurons .*, got 1 for windows-3",
+        ),
         ([0, 1], [0, 3], "windows-3", "windows_read from 0 to 2, got values from 0 to 3"),
         ([0, 1], [-1, 0], "windows-3", "windows_read from 0 to 2, got values from -1 to 0"),
         ([0, 1], [0, 0], "mean", "and None for others, got 2 for mean"),

@@ -79,7 +79,7 @@ def test_rates_are_measured():
     ("change", "complaint"),
     [
         ({"loss": "square"}, "expected --loss to be one of"),
-        ({"readout": "first"}, "expected readout to be one of"),
+        ({"readout": "median"}, "expected readout to be one of"),
         ({"hidden": "8,7"}, "divide 200 witnesses"),
         ({"features": 0}, "expected --features to be a positive integer"),
         ({"memory": "0"}, "expected an amount of memory"),

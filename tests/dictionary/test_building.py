@@ -123,8 +123,8 @@ WITNESSES = draw_witnesses()
     ("call", "message"),
     [
         (
-            lambda: build_dictionary(WITNESSES, INPUTS, "first"),
-            "readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got 'first",
+            lambda: build_dictionary(WITNESSES, INPUTS, "median"),
+            "readout to be one of 'last', 'all', 'mean', 'windows-4' with any number, or statistics such as .*, got 'median",
         ),
         (lambda: build_dictionary(WITNESSES, INPUTS, memory_budget=0), "memory_budget to be a positive integer, got 0"),
         (lambda: build_dictionary(WITNESSES, INPUTS, chunk_bytes=0.5), "chunk_bytes to be a positive integer, got 0.5"),

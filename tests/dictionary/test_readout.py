@@ -28,7 +28,10 @@ def test_a_readout_is_one_string(readout, windows, expected):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("first",), "readout to be one of 'last', 'all', 'mean', or 'windows-4' with any number, got 'first'"),
+        (
+            ("median",),
+            "readout to be one of 'last', 'all', 'mean', 'windows-4' with any number, or statistics such as .*, got 'median'",
+        ),
         (("windows-0",), "got 'windows-0'"),
         (("windows-",), "got 'windows-'"),
         (("windows-two",), "got 'windows-two'"),

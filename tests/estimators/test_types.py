@@ -224,9 +224,13 @@ REFUSED = {
     ),
     "another number of outputs": (
         lambda: REGRESSOR.certify(SEQUENCES, np.ones((24, 3))),
-        "targets for 1 outputs, as in training, got 3 outputs",
+        "as many axes as in fit",
     ),
-    "fewer outputs": (lambda: PAIR.certify(SEQUENCES, TARGETS), "targets for 2 outputs, as in training, got 1 outputs"),
+    "fewer outputs": (lambda: PAIR.certify(SEQUENCES, TARGETS), "as many axes as in fit"),
+    "more outputs": (
+        lambda: PAIR.certify(SEQUENCES, np.ones((24, 3))),
+        "targets for 2 outputs, as in training, got 3 outputs",
+    ),
 }
 
 

@@ -18,6 +18,7 @@ from small_models import BRIEF
 
 from cvxsnn import SpikingClassifier
 from cvxsnn.core.errors import BudgetError
+from cvxsnn.core.formatting import round_down
 from cvxsnn.explore import optimality
 from cvxsnn.explore.limits import LIMITS
 
@@ -43,7 +44,7 @@ def test_the_sentences_say_what_is_proven_and_what_is_not(model, found):
     told = found.optimality
     assert told.certificate == model.certificate_
     assert "the sampled hidden neurons" in told.proven
-    assert f"give less than {told.certificate.dual:.6g}" in told.proven
+    assert f"give less than {round_down(told.certificate.dual, 6):.6g}" in told.proven
     assert "not trained on" in told.not_proven
     assert "other hidden neurons" in told.not_proven
 

@@ -250,7 +250,7 @@ WEIGHT, HEADS = torch.ones(10, 2), [OutputHead("label", "softmax", 0, 2)]
             lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, None, torch.arange(-1, 9)),
             "from 0 to 9, got values from -1 to 8",
         ),
-        (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, readout="first"), "readout to be one of"),
+        (lambda: SpikingNetwork(LAYERS, WEIGHT, HEADS, readout="median"), "readout to be one of"),
         (lambda: draw_network()(Sequences(INPUTS, [0, 1, 2, 3])), "lengths from 1 to 3, got values from 0 to 3"),
         (lambda: draw_network()(Sequences(INPUTS, [1, 2, 3, 4])), "lengths from 1 to 3, got values from 1 to 4"),
         (lambda: draw_network()(Sequences(INPUTS, [1, 2])), "lengths to be 4 integers"),

@@ -278,7 +278,11 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         if self._is_mixed:
             sequences = data.sequences
             has_kinds = self.readout is None and sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
-            return ("kinds", "kinds and last", "all") if has_kinds else mixtures_for(sequences.n_steps, sequences.n_features)
+            return (
+                ("kinds", "kinds and last", "all")
+                if has_kinds
+                else mixtures_for(sequences.n_steps, sequences.n_features)
+            )
         if isinstance(self.witnesses, WitnessSet):
             return self.witnesses
         hidden, method = self._widths(), METHODS[self.method]

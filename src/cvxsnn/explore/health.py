@@ -6,6 +6,7 @@ import torch
 
 from ..core.errors import BudgetError
 from ..dictionary import build_dictionary
+from ..dictionary.base import parse_readout
 from ..witnesses import Provenance, WitnessSet
 from .limits import LIMITS
 from .subject import IntArray, Subject, evenly
@@ -34,6 +35,8 @@ def examine(subject: Subject, rows: IntArray) -> SimpleNamespace:
     examined = []
     for depth, layer in enumerate(layers, 1):
         readout = subject.network.readout
+        if parse_readout(readout).kind == "statistics":
+            readout = "mean"
         if depth < len(layers):  # the next layer reads every step
             readout = "all" if subject.sequences.lengths is None else "mean"
         n_neurons = layer.n_subnetworks * layer.width

@@ -73,8 +73,8 @@ class Sizes:
     """Entries of a dictionary from which the final solve uses several threads."""
 
     clearly: float = 1.0
-    """Standard errors by which another family or read-out must be better than the first, and by which the second half of
-    the neurons must have lowered the loss for the larger number to be sampled."""
+    """Standard errors by which another family or read-out must be better than the first, and by which the second half
+    of the neurons must have lowered the loss for the larger number to be sampled."""
 
 
 SIZES = Sizes()
@@ -87,8 +87,8 @@ class Budget:
     Parameters
     ----------
     n_neurons : int, optional
-        The number of neurons of kinds or of a mixture. By default 3,000 and 8,192, or 12,000 and 16,384 if that promises
-        a clearly lower error.
+        The number of neurons of kinds or of a mixture. By default 3,000 and 8,192, or 12,000 and 16,384 if that
+        promises a clearly lower error.
     max_seconds : float
         Time for everything. Nothing is begun that is likely to end later. The first comparison, a solve of it if the
         program is not ridge, the spikes of the neurons compared on all rows and the final solve are always finished;

@@ -9,7 +9,8 @@ from torch import Tensor
 from ..core.checks import Array
 from ..core.formatting import align
 from ..data.sequences import Sequences
-from ..neurons import NEURON_MODELS, HiddenLayer
+from ..dictionary.base import parse_readout
+from ..neurons import NEURON_MODELS, HiddenLayer, LateralLayer
 from ..neurons.exact import snap_inputs
 from ..neurons.layer import check_stack
 from ..neurons.rollout import count_spikes, iterate_rollout
@@ -200,8 +201,9 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     A spike costs an addition for each non-zero weight that leads on from its neuron. Inputs cost the same if they are
     all 0 or 1, and multiply-accumulates if they are other numbers. A synapse with a delay adds its weight when the
     spike arrives; a spike that would arrive after the last step of its sequence costs nothing there. The read-out adds
-    weights for the spikes that it reads: those of the last step, or of every step for "all", "mean" and windows. The
-    counts include neurons that nothing reads; a compact reconstruction has none.
+    weights for the spikes that it reads: those of the last step, or of every step for "all", "mean" and windows.
+    Statistics are numbers: each of their weights costs a multiply-accumulate at the end of a sequence. Making the views
+    that lateral neurons read costs nothing; reading one that is not zero does. The counts include neurons that nothing reads; a compact reconstruction has none.
 
     Parameters
     ----------
@@ -232,13 +234,15 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     sequences = Sequences.of(inputs).to(network.weight.device)
     check_stack(network.layers, sequences.n_features)
     values, inside, n_samples = snap_inputs(sequences.inputs), sequences.is_inside(), len(sequences)
+    if isinstance(network.layers[0], LateralLayer):
+        values = network.layers[0].view(values.transpose(0, 1)).transpose(0, 1)
     values = values if inside is None else values * inside[:, :, None]
     n_steps = n_samples * sequences.n_steps if inside is None else int(inside.sum())
     has_numbers = bool(((values != 0) & (values != 1)).any())
 
     # Longest delay at which arrivals are counted: at least one step, after which recurrent neurons read each other.
     reach = [max(1, min(layer.max_delay, sequences.n_steps)) for layer in network.layers]
-    arrivals = _arrivals([(slice(None), slice(None), values != 0)], sequences, network.n_features, reach[0])
+    arrivals = _arrivals([(slice(None), slice(None), values != 0)], sequences, values.shape[2], reach[0])
     arrivals = arrivals[:, None].expand(-1, network.n_subnetworks, -1)
     senders = torch.full((network.n_subnetworks,), network.n_features, device=values.device)
     connected, layers = connected_neurons(network), []
@@ -266,14 +270,25 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
         )
         layers.append(counts)
         arrivals, senders = spikes, neurons
-    if network.n_windows > 1:
-        n_fired = count_spikes(network.layers, sequences, network.n_windows).sum(0)
+    has_statistics = parse_readout(network.readout).kind == "statistics"
+    if has_statistics:
+        n_read = torch.full((len(network.columns),), n_samples)
+    elif network.n_windows > 1:
+        n_read = count_spikes(network.layers, sequences, network.n_windows).sum(0)[network.columns]
     else:  # spikes that do not arrive one step later were fired in the last step
-        n_fired = (arrivals[0] - arrivals[1] if network.readout == "last" else arrivals[0]).flatten()
-    n_additions = int((n_fired[network.columns] * (network.weight != 0).sum(1)).sum())
+        n_fired = arrivals[0] - arrivals[1] if network.readout == "last" else arrivals[0]
+        n_read = n_fired.flatten()[network.columns]
+    n_additions = int((n_read.to(network.weight.device) * (network.weight != 0).sum(1)).sum())
     # A mean is linear: a network that does not spike takes it first and multiplies once.
     n_dense = network.weight.numel() * (n_steps if network.readout == "all" else n_samples)
-    layers.append(LayerOperations("read-out", network.n_outputs, n_accumulates=n_additions, n_dense=n_dense))
+    counts = LayerOperations(
+        "read-out",
+        network.n_outputs,
+        n_accumulates=0 if has_statistics else n_additions,
+        n_multiply_accumulates=n_additions if has_statistics else 0,
+        n_dense=n_dense,
+    )
+    layers.append(counts)
     return Operations(tuple(layers), n_samples, n_steps)
 
 

@@ -22,7 +22,6 @@ from ..neurons.reading import read_columns, roll_statistics
 from ..neurons.rollout import count_spikes
 from ..neurons.statistics import Counters, Statistic, column_entries
 
-
 _BLOCK = 2**24
 """Entries that a read-out multiplies at once: 128 MiB."""
 
@@ -297,8 +296,8 @@ class SpikingNetwork(nn.Module):
         n_listed = None if windows_read is None else len(windows_read)
         if n_listed != (len(weight) if n_windows > 1 else None):
             raise InvalidInputError(
-                f"expected windows_read with the window or statistic of each of {len(neurons)} neurons for a readout of "
-                f"several, and None for others, got {n_listed} for {parsed}"
+                f"expected windows_read with the window or statistic of each of {len(neurons)} neurons for a readout "
+                f"of several, and None for others, got {n_listed} for {parsed}"
             )
         _check_heads(heads, weight.shape[1])
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept

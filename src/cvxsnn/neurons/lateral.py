@@ -39,7 +39,7 @@ def view_inputs(block: Tensor, before: Tensor | None, views: tuple[View, ...]) -
     seen: dict[str, Tensor] = {"values": values, "changes": values - earlier}
     # A square has twice the bits, so it is rounded to the grid; differences of grid points lie on it.
     seen["squares"], seen["squared changes"] = (snap_inputs(seen[name].square()) for name in ("values", "changes"))
-    return torch.cat([seen[view] for view in views], dim=2)
+    return torch.cat([seen[view] for view in views], dim=-1)
 
 
 def first_largest(drive: Tensor, group: Tensor) -> Tensor:

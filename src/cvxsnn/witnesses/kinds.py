@@ -104,8 +104,8 @@ class Kinds(Family):
 
     Rate neurons fire where a short pattern with regular gaps exceeds a threshold. Winners are groups of neurons with
     random weights, of which the one with the largest drive fires. Distance neurons fire where the inputs are close to a
-    window of training data. These kinds read the values of the inputs, or their changes. Neurons of the kind "last" read
-    values of the whole history, at the last step.
+    window of training data. These kinds read the values of the inputs, or their changes. Neurons of the kind "last"
+    read values of the whole history, at the last step.
 
     Parameters
     ----------
@@ -229,7 +229,9 @@ class _Sampler:
         source, delay, weight = self._on_channels(channels[each], is_read[each], view[each], dilation[each], weight)
         weight, group = self._snapped(weight), each + 1
         # The largest drive of a group, and the smallest: the largest of the opposite weights.
-        both = (np.concatenate((value, other)) for value, other in ((source, source), (delay, delay), (weight, -weight)))
+        both = (
+            np.concatenate((value, other)) for value, other in ((source, source), (delay, delay), (weight, -weight))
+        )
         return _Neurons(*both, np.zeros(2 * len(each)), np.concatenate((group, group + n_pairs)))
 
     def _distance(self, generator: np.random.Generator, n_neurons: int) -> _Neurons:
