@@ -173,3 +173,36 @@ def test_constant_targets_are_fitted_by_the_intercept_exactly(constant):
     assert solution.intercept.tolist() == [constant]
     assert (solution.certificate.primal, solution.certificate.dual) == (0.0, 0.0)
     assert len(solution.support) == 0
+
+
+@pytest.mark.parametrize("penalty", ["elastic-net", "group-elastic-net"])
+@pytest.mark.parametrize(
+    ("column", "target", "quadratic"),
+    [(1e-135, 1e-30, 1e-270), (1e-150, 1e-120, 1e-300), (1e-150, 1.0, 1e-300)],
+)
+def test_squares_that_vanish_in_float64_do_not_raise_the_bound(column, target, quadratic, penalty):
+    targets = target * np.array([1.0, -1.0, 1.0, -1.0])
+    dictionary = DenseDictionary(column * torch.eye(4, dtype=torch.float64))
+    problem = ConvexProblem(
+        dictionary, targets, "squared", 0.0, penalty=penalty, l2_strength=quadratic, intercept=False
+    )
+    square, r = Fraction(column) ** 2 / 4, Fraction(quadratic)
+    optimum = sum(Fraction(float(y)) ** 2 for y in targets) / 8 * r / (r + square)
+    certificate, _ = certify(problem, np.zeros((4, 1)))
+    assert Fraction(certificate.dual) <= optimum <= Fraction(certificate.primal)
+
+
+@pytest.mark.parametrize("centre", [None, np.full((4, 1), 2e-170)])
+def test_squares_of_coefficients_that_vanish_in_float64_count_in_the_objective(centre):
+    dictionary = DenseDictionary(torch.eye(4, dtype=torch.float64))
+    problem = ConvexProblem(
+        dictionary,
+        np.zeros(4),
+        "squared",
+        0.0,
+        penalty="elastic-net",
+        l2_strength=1e300,
+        intercept=False,
+        centre=centre,
+    )
+    assert certify(problem, np.full((4, 1), 1e-170))[0].primal >= 2e-40

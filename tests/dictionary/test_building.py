@@ -124,7 +124,7 @@ WITNESSES = draw_witnesses()
     [
         (
             lambda: build_dictionary(WITNESSES, INPUTS, "median"),
-            "readout to be one of 'last', 'all', 'mean', 'windows-4' with any number, or statistics such as .*, got 'median",
+            "readout to be one of 'last', 'all', 'mean', 'windows-4' with any number, or .*, got 'median",
         ),
         (lambda: build_dictionary(WITNESSES, INPUTS, memory_budget=0), "memory_budget to be a positive integer, got 0"),
         (lambda: build_dictionary(WITNESSES, INPUTS, chunk_bytes=0.5), "chunk_bytes to be a positive integer, got 0.5"),

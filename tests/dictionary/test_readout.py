@@ -30,7 +30,7 @@ def test_a_readout_is_one_string(readout, windows, expected):
     [
         (
             ("median",),
-            "readout to be one of 'last', 'all', 'mean', 'windows-4' with any number, or statistics such as .*, got 'median'",
+            "readout to be one of 'last', 'all', 'mean', 'windows-4' with any number, or .*, got 'median'",
         ),
         (("windows-0",), "got 'windows-0'"),
         (("windows-",), "got 'windows-'"),

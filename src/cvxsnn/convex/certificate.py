@@ -39,6 +39,7 @@ from ..core.errors import CertificateError, CvxsnnError, InvalidInputError
 from ..core.formatting import round_down, round_up
 from .losses import SMALLEST, UNIT, gamma
 from .objective import Head
+from .penalties import frobenius_norm
 from .problem import ConvexProblem
 
 Scope = Literal["sampled", "selected", "pool", "complete"]
@@ -426,10 +427,10 @@ def _conjugate_of_penalty(problem: ConvexProblem, correlation: Tensor, error: Te
         opposite = penalty.project(problem.l2_strength * centre - correlation, strength)
         rest = correlation + opposite * _shrinkage(problem, opposite, torch.zeros_like(error))
     # The Frobenius norm of an error of δ in the correlation of every atom.
-    everywhere = sqrt(problem.dictionary.n_atoms) * error.norm()
-    outside = float(rest.norm() + everywhere)
+    everywhere = sqrt(problem.dictionary.n_atoms) * frobenius_norm(error)
+    outside = float(frobenius_norm(rest) + everywhere)
     outside *= (1 + gamma(correlation.numel() + _OPERATIONS)) / sqrt(problem.l2_strength)
-    square = 0.5 * outside * outside
+    square = 0.5 * outside * outside + VANISHED
     if centre is None:
         return square
     terms, margin = rest * centre, gamma(correlation.numel() + _OPERATIONS)
@@ -454,12 +455,13 @@ def _correlation_error(problem: ConvexProblem, unit_dual: Tensor, is_balanced: b
     """Return δ of each output: a bound on the error of an atom's correlation with a feasible point near this one."""
     n_rows, entry = problem.dictionary.n_rows, problem.dictionary.largest_entry
     # Each product may be rounded, and may underflow.
-    error = gamma(n_roundings + _OPERATIONS) * (problem.row_weight @ unit_dual.abs()) + n_rows * SMALLEST
+    vanished = n_rows * SMALLEST
+    error = gamma(n_roundings + _OPERATIONS) * (problem.row_weight @ unit_dual.abs()) + vanished
     moved = [
         head.weight * head.loss.repair(*of_head, is_balanced=is_balanced)[1]
         for head, of_head in _by_head(problem, unit_dual)
     ]
-    return entry * (error + torch.cat(moved))
+    return entry * (error + torch.cat(moved)) + 2 * vanished  # also where it is multiplied by small entries
 
 
 def _minus_conjugate(problem: ConvexProblem, unit_dual: Tensor, is_balanced: bool) -> float:

@@ -7,7 +7,7 @@ whether r may be above zero; everything else follows, here and in the solvers.
 """
 
 from abc import ABC, abstractmethod
-from math import inf
+from math import inf, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,7 +144,7 @@ class Penalty(ABC):
             A scalar.
         """
         penalty = l1_strength * self.norm(coef)
-        return penalty + 0.5 * l2_strength * coef.square().sum() if l2_strength else penalty
+        return penalty + half_square(coef, l2_strength) if l2_strength else penalty
 
     def descend(self, coef: Tensor, step: float, l1_strength: float, l2_strength: float = 0.0) -> Tensor:
         """Return the proximal point of the whole penalty, argmin_V ½‖V − W‖² + step · P(V).
@@ -258,6 +258,16 @@ def _row_norms(matrix: Tensor) -> Tensor:
     largest = matrix.abs().amax(1, keepdim=True)  # squares of multiples of it neither overflow nor vanish
     unit = torch.where(largest > 0, matrix / largest, matrix)
     return largest[:, 0] * unit.square().sum(1).sqrt()
+
+
+def frobenius_norm(matrix: Tensor) -> Tensor:
+    """Return ‖M‖₂, also where squares of the entries would overflow or vanish."""
+    return _row_norms(matrix.reshape(1, -1))[0]
+
+
+def half_square(matrix: Tensor, strength: float) -> Tensor:
+    """Return ½r‖M‖², which vanishes only if it is as small as that."""
+    return 0.5 * (sqrt(strength) * frobenius_norm(matrix)).square()
 
 
 PENALTIES: Registry[type[Penalty]] = Registry("penalty", Penalty)

@@ -13,7 +13,7 @@ from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
 from .losses import Loss, Squared
 from .objective import Head, Objective, TimestepWeighting, check_weighting, make_heads, make_row_weight, weighted_loss
-from .penalties import Penalty, check_strengths, make_penalty
+from .penalties import Penalty, check_strengths, half_square, make_penalty
 
 Result = TypeVar("Result")
 
@@ -366,7 +366,7 @@ class ConvexProblem:
         l1_strength = self.l1_strength if l1_strength is None else l1_strength
         if self.centre is None:
             return self.penalty.value(coef, l1_strength, self.l2_strength)
-        return self.penalty.value(coef, l1_strength) + 0.5 * self.l2_strength * (coef - self.centre).square().sum()
+        return self.penalty.value(coef, l1_strength) + half_square(coef - self.centre, self.l2_strength)
 
     def quadratic_slope(self, coef: Tensor) -> Tensor:
         """Return r(W − W₀), the gradient of the quadratic.

@@ -203,7 +203,8 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     spike arrives; a spike that would arrive after the last step of its sequence costs nothing there. The read-out adds
     weights for the spikes that it reads: those of the last step, or of every step for "all", "mean" and windows.
     Statistics are numbers: each of their weights costs a multiply-accumulate at the end of a sequence. Making the views
-    that lateral neurons read costs nothing; reading one that is not zero does. The counts include neurons that nothing reads; a compact reconstruction has none.
+    that lateral neurons read costs nothing; reading one that is not zero does. The counts include neurons that nothing
+    reads; a compact reconstruction has none.
 
     Parameters
     ----------

@@ -121,14 +121,8 @@ def _scan(
     place[column // len(statistics), of_statistic[column % len(statistics)]] = np.arange(len(column))
     groups = [torch.arange(len(sequences))] if sequences.lengths is None else similar_lengths(sequences.lengths)
     for group in groups:
-        step = max(
-            32,
-            _BLOCK
-            // (
-                layer.n_values
-                * (int(sequences.n_steps) if sequences.lengths is None else int(sequences.lengths[group].max()))
-            ),
-        )
+        n_steps = sequences.n_steps if sequences.lengths is None else int(sequences.lengths[group].max())
+        step = max(32, _BLOCK // (layer.n_values * n_steps))
         for rows in group.split(step):
             part = sequences.take(rows).trim()
             values = layer.view(snap_inputs(part.inputs).transpose(0, 1))
