@@ -1,9 +1,13 @@
 """Statistics of the spikes of lateral neurons on a processor: sums over taps and counts in one pass.
 
 Neurons that read the same values with the same weights share their sums, so that a further threshold costs a comparison
-a step. Rows of values are as in :mod:`.tap_kernel`: the values of all steps, the samples of a step side by side.
+a step. Neurons that read the same values with weights of which most are -1 share the sum of these values: the other
+weights are added to it (:func:`_split`). A group whose weights are those of the group before with the other sign shares
+its sums: the smallest of them wins. Rows of values are as in :mod:`.tap_kernel`: the values of all steps, the samples
+of a step side by side.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,24 +37,31 @@ class LateralTable:
     order : array of shape (n_neurons,)
         The neurons, ``subnetwork * width + neuron``.
     edges : array of shape (n_bundles + 1,)
-        The first place in ``order`` of each bundle: neurons with the same taps, or a group that competes.
-    competes : array of shape (n_bundles,), dtype bool
-        Whether a bundle is a group.
+        The first place in ``order`` of each bundle: neurons with the same taps, a group that competes, or two groups of
+        which the second has the weights of the first with the other sign.
+    rivals : array of shape (n_bundles,)
+        The number of neurons of a group; 0 for bundles that do not compete.
     levels : array of shape (n_bundles, n_views)
         Sums of the absolute weights of each view in units of the lowest bit of a neuron, the largest of a bundle.
     source, delay, weight : Tensor of shape (n_neurons, n_taps)
-        The taps, in the order of the layer.
+        The taps, in the order of the layer, without what is shared.
+    shared : Tensor of shape (n_neurons,), dtype int64
+        The sum that a neuron shares; negative if none.
+    shared_taps : tuple of two Tensors of shape (n_shared, n_taps)
+        The values of each shared sum, and their delays; the values are negative in the padding.
     level : array of shape (n_neurons,), dtype float64
         The sum from which a neuron fires: minus its bias.
     """
 
     order: Array
     edges: Array
-    competes: Array
+    rivals: Array
     levels: Array
     source: Tensor
     delay: Tensor
     weight: Tensor
+    shared: Tensor
+    shared_taps: tuple[Tensor, Tensor]
     level: Array
 
     @classmethod
@@ -62,25 +73,73 @@ class LateralTable:
             return value.cpu().transpose(1, 2).reshape(n_neurons, n_taps)
 
         source, delay, weight = (rows(value) for value in (layer.source, layer.delay, layer.weight))
+        source, delay = source.long(), delay.long()
         subnetwork = torch.arange(layer.n_subnetworks)[:, None] * (layer.width + 1)
         group = layer.group.cpu().to(torch.int64)
-        group = torch.where(group > 0, group + subnetwork, 0).flatten().numpy()
-        order = np.argsort(group, kind="stable")
+        group = torch.where(group > 0, group + subnetwork, 0).flatten()
+        view = (source // layer.n_inputs).long()
+        is_shared = _split(weight, view, n_views) & (group == 0)[:, None]
+        # Neurons with the same shared sum follow each other, so that it stays in the cache.
+        read = torch.where(is_shared, source * (int(delay.max()) + 1) + delay, -1)
+        patterns, shared = torch.unique(read, dim=0, return_inverse=True)
+        order = np.lexsort((shared.numpy(), group.numpy()))
         at = torch.from_numpy(order)
         is_same = (source[at[1:]] == source[at[:-1]]) & (delay[at[1:]] == delay[at[:-1]])
         shares = (is_same & (weight[at[1:]] == weight[at[:-1]])).all(1).numpy()
-        of_place = group[order]
+        of_place = group.numpy()[order]
         joins = np.where(of_place[1:] > 0, of_place[1:] == of_place[:-1], shares & (of_place[:-1] == 0))
         starts = np.flatnonzero(np.r_[True, ~joins])
+        rivals = np.where(of_place[starts] > 0, np.diff(np.r_[starts, n_neurons]), 0)
+        is_mirror = _mirrors(starts, rivals, at, source, delay, weight, layer.bias.flatten().cpu())
+        starts, rivals = starts[~is_mirror], rivals[~is_mirror]
         # Weights are whole multiples of their neuron's lowest bit, and inputs of their unit.
-        whole = (weight.T / weight_unit(weight.T, layer.weight_bits)).abs().to(torch.int64).T
+        own = torch.where(is_shared, weight + 1, weight)
+        unit = weight_unit(weight.T, layer.weight_bits)
+        whole = (weight.T / unit).abs().to(torch.int64).T
         lowest = torch.where(whole == 0, 2**62, whole & -whole).amin(1, keepdim=True)
-        view = (source // layer.n_inputs).long()
-        levels = torch.zeros(n_neurons, n_views, dtype=torch.float64).scatter_add_(1, view, (whole / lowest).double())
+        parts = ((own.T / unit).abs() + (is_shared.T / unit)).to(torch.int64).T
+        levels = torch.zeros(n_neurons, n_views, dtype=torch.float64).scatter_add_(1, view, (parts / lowest).double())
         largest = np.maximum.reduceat(levels.numpy()[order], starts)
-        edges, competes = np.r_[starts, n_neurons], of_place[starts] > 0
+        has_shared = (patterns >= 0).any(1)
+        number = torch.where(has_shared, has_shared.cumsum(0) - 1, -1)
+        patterns = patterns[has_shared]
+        base = int(delay.max()) + 1
+        shared_taps = torch.where(patterns >= 0, patterns // base, -1), torch.where(patterns >= 0, patterns % base, 0)
         level = -layer.bias.flatten().cpu().numpy()
-        return cls(order, edges, competes, largest, source, delay, weight, level)
+        edges = np.r_[starts, n_neurons]
+        return cls(order, edges, rivals, largest, source, delay, own, number[shared], shared_taps, level)
+
+
+def _split(weight: Tensor, view: Tensor, n_views: int) -> Tensor:
+    """Return which values are summed with weight -1 before their own weights, plus 1, are added.
+
+    They are those of the views of which a neuron reads most with weight -1: so all combinations of a weight 2 at three
+    of nine values and -1 at the others have one sum in common, and all patterns that squares are compared with.
+    """
+    is_read = weight != 0
+    count = torch.zeros(len(weight), n_views, dtype=torch.int64)
+    n_read = count.scatter_add(1, view, is_read.long())
+    n_minus = count.scatter_add(1, view, (weight == -1).long())
+    return is_read & (2 * n_minus > n_read).gather(1, view)
+
+
+def _mirrors(
+    starts: Array, rivals: Array, order: Tensor, source: Tensor, delay: Tensor, weight: Tensor, bias: Tensor
+) -> npt.NDArray[np.bool_]:
+    """Return which bundles are groups with the taps of the group before, all weights negated, and no bias."""
+    is_mirror = np.zeros(len(starts), dtype=bool)
+    pairs = np.flatnonzero((rivals[1:] > 0) & (rivals[1:] == rivals[:-1])) + 1
+    for size in np.unique(rivals[pairs]):
+        own = pairs[rivals[pairs] == size]
+        members = torch.from_numpy(starts[own][:, None] + np.arange(size))
+        mine, before = order[members], order[members - int(size)]
+        equal = [(value[mine] == value[before]).flatten(1).all(1) for value in (source, delay)]
+        negated = (weight[mine] == -weight[before]).flatten(1).all(1)
+        is_mirror[own] = (equal[0] & equal[1] & negated & (bias[mine] == 0).all(1) & (bias[before] == 0).all(1)).numpy()
+    # A third of a row would mirror the second, which has joined the first.
+    for place in np.flatnonzero(is_mirror):
+        is_mirror[place] = not is_mirror[place - 1]
+    return is_mirror
 
 
 def scan_lateral(
@@ -103,103 +162,191 @@ def scan_lateral(
     numbers : array of shape (n_columns, n_samples), dtype int32
         The whole numbers of the statistics, which are written.
     """
-    n_steps, n_samples, n_values = values.shape
-    rows = values.permute(2, 0, 1).reshape(n_values, n_steps * n_samples)
+    n_steps, n_samples, _ = values.shape
     ends = np.full(n_samples, n_steps) if lengths is None else lengths.numpy().astype(np.int64)
+    for rows, bundles in _rows_by_dtype(layer, table, values):
+        # One tap list for each neuron of a group, and one for each other bundle.
+        sizes = np.maximum(table.rivals[bundles], 1)
+        begins = table.edges[bundles]
+        place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        heads = table.order[np.repeat(begins, sizes) + place]
+        taps, read = _with_shared(table, torch.from_numpy(heads), rows, n_samples)
+        level = table.level
+        if rows.dtype == torch.float32:  # the least float32 that is at least the level: sums are float32
+            rounded = level.astype(np.float32)
+            level = np.where(rounded < level, np.nextafter(rounded, np.float32(np.inf)), rounded)
+        arguments = (
+            read,
+            *taps,
+            np.r_[0, np.cumsum(sizes)],
+            table.order,
+            begins,
+            table.edges[bundles + 1],
+            table.rivals[bundles],
+            level.astype(read.dtype),
+            ends,
+            columns,
+            numbers,
+        )
+        in_threads(partial(_scan, *arguments), len(bundles), len(taps[0]) * rows.shape[1])
+
+
+def largest_drives(layer: LateralLayer, values: Tensor, lengths: Tensor | None) -> npt.NDArray[np.float64]:
+    """Return the largest drive of each neuron on each sequence, without its bias.
+
+    Parameters
+    ----------
+    layer : LateralLayer
+        The layer.
+    values : Tensor of shape (n_steps, n_samples, n_values), dtype float64
+        The views of the inputs.
+    lengths : Tensor of shape (n_samples,), optional
+        The number of steps of each sequence, if they differ.
+
+    Returns
+    -------
+    array of shape (n_neurons, n_samples)
+        The drives.
+    """
+    table, (n_steps, n_samples, _) = LateralTable.of(layer), values.shape
+    ends = np.full(n_samples, n_steps) if lengths is None else lengths.numpy().astype(np.int64)
+    largest = np.empty((len(table.order), n_samples))
+    for rows, bundles in _rows_by_dtype(layer, table, values):
+        neurons = np.concatenate([table.order[table.edges[b] : table.edges[b + 1]] for b in bundles])
+        taps, read = _with_shared(table, torch.from_numpy(neurons), rows, n_samples)
+        in_threads(partial(_maxima, read, *taps, neurons, ends, largest), len(neurons), len(taps[0]) * rows.shape[1])
+    return largest
+
+
+def _rows_by_dtype(layer: LateralLayer, table: LateralTable, values: Tensor) -> Iterator[tuple[Tensor, Array]]:
+    """Yield values as rows, in a dtype in which no sum of some bundles is rounded, and these bundles."""
+    rows = values.permute(2, 0, 1).reshape(values.shape[2], -1).contiguous()
     largest = rows.abs().amax(1).view(len(layer.views), -1).amax(1) / INPUT_UNIT
     needed = table.levels @ largest.numpy()
     dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
     narrow = needed <= (2.0**24 if torch.float32 in dtypes else -1.0)
     for dtype, bundles in ((torch.float32, np.flatnonzero(narrow)), (torch.float64, np.flatnonzero(~narrow))):
-        if not len(bundles):
-            continue
-        # One tap list for each neuron of a group, and one for each other bundle.
-        heads = [
-            table.order[table.edges[b] : table.edges[b + 1] if table.competes[b] else table.edges[b] + 1]
-            for b in bundles
-        ]
-        sizes = np.array([len(head) for head in heads])
-        at = torch.from_numpy(np.concatenate(heads))
-        taps = TapTable.of_rows(table.source[at].long(), table.delay[at].long(), table.weight[at].to(dtype))
-        level = table.level
-        if dtype == torch.float32:  # the least float32 that is at least the level: sums are float32
-            rounded = level.astype(np.float32)
-            level = np.where(rounded < level, np.nextafter(rounded, np.float32(np.inf)), rounded)
-        arguments = (
-            rows.to(dtype).numpy(),
-            *(value.numpy() for value in (taps.starts, taps.row, taps.delay * n_samples, taps.weight)),
-            np.r_[0, np.cumsum(sizes)],
-            table.order,
-            table.edges[bundles],
-            table.edges[bundles + 1],
-            table.competes[bundles],
-            level.astype(rows.to(dtype).numpy().dtype),
-            ends,
-            columns,
-            numbers,
-        )
-        in_threads(partial(_scan, *arguments), len(bundles), len(taps.weight) * rows.shape[1])
+        if len(bundles):
+            yield rows.to(dtype), bundles
+
+
+def _with_shared(table: LateralTable, heads: Tensor, rows: Tensor, n_samples: int) -> tuple[list[Array], Array]:
+    """Return the taps of some neurons, and the rows that they read: those of the values and of shared sums."""
+    used, place = torch.unique(table.shared[heads], return_inverse=True)
+    source, delay = (value[used[used >= 0]] for value in table.shared_taps)
+    shared = _arrays(TapTable.of_rows(source, delay, -(source >= 0).to(rows.dtype)), n_samples)
+    read = rows.new_empty(len(rows) + len(source), rows.shape[1])
+    read[: len(rows)] = rows
+    in_threads(partial(_sum_rows, read.numpy(), len(rows), *shared), len(source), len(shared[1]) * rows.shape[1])
+    # A shared sum is one more tap, of weight one.
+    row = (len(rows) + place - (len(used) - len(source)))[:, None]
+    is_shared = (table.shared[heads] >= 0)[:, None].to(table.weight)
+    own = ((row.clamp_min(0), table.source), (torch.zeros_like(row), table.delay), (is_shared, table.weight))
+    source, delay, weight = (torch.cat((added, value[heads]), dim=1) for added, value in own)
+    return _arrays(TapTable.of_rows(source, delay, weight.to(rows.dtype)), n_samples), read.numpy()
+
+
+def _arrays(taps: TapTable, n_samples: int) -> list[Array]:
+    """Return the taps of neurons as arrays, with their delays as shifts in rows."""
+    return [value.numpy() for value in (taps.starts, taps.row, taps.delay * n_samples, taps.weight)]
+
+
+@_compiled
+def _sum_rows(values, n_rows, starts, row, shift, weight, first, last):  # type: ignore[no-untyped-def]
+    """Write sums of rows as further rows."""
+    for number in range(first, last):
+        for at in range(0, values.shape[1], 2048):
+            total = values[n_rows + number, at : at + 2048]
+            _sum_taps(total, values, at, row, shift, weight, starts[number], starts[number + 1])
+
+
+@_compiled
+def _maxima(  # type: ignore[no-untyped-def]
+    values, starts, row, shift, weight, neurons, lengths, largest, first, last
+):
+    n_values, n_samples = values.shape[1], len(lengths)
+    sums = np.empty(_n_sums(n_samples), values.dtype)
+    for neuron in range(first, last):
+        most = largest[neurons[neuron]]
+        most[:] = -np.inf
+        for at in range(0, n_values, len(sums)):
+            total = sums[: n_values - at]
+            _sum_taps(total, values, at, row, shift, weight, starts[neuron], starts[neuron + 1])
+            for offset in range(0, len(total), n_samples):
+                step = (at + offset) // n_samples
+                for i in range(n_samples):
+                    if step < lengths[i]:
+                        most[i] = max(most[i], total[offset + i])
 
 
 @_compiled
 def _scan(  # type: ignore[no-untyped-def]
-    values, starts, row, shift, weight, heads, order, begins, ends, competes, level, lengths, columns, numbers, lo, hi
+    values, starts, row, shift, weight, heads, order, begins, ends, rivals, level, lengths, columns, numbers, lo, hi
 ):
     n_values, n_samples = values.shape[1], len(lengths)
     shortest = lengths.min()
     sums = np.empty(_n_sums(n_samples), values.dtype)
-    several = np.empty((32, max(n_samples, 512 // n_samples * n_samples)), values.dtype)
+    several = np.empty((16, max(n_samples, 512 // n_samples * n_samples)), values.dtype)
     largest, winner = np.empty(n_samples, values.dtype), np.empty(n_samples, np.int32)
     count, run = np.empty((1, n_samples), np.int32), np.empty((1, n_samples), np.int32)
     longest, first = np.empty((1, n_samples), np.int32), np.empty((1, n_samples), np.int32)
     last = np.empty((1, n_samples), np.int32)
     for bundle in range(lo, hi):
         members = order[begins[bundle] : ends[bundle]]
-        n = len(members)
+        n, n_rivals = len(members), rivals[bundle]
         if n > len(count):
             count, run = np.empty((n, n_samples), np.int32), np.empty((n, n_samples), np.int32)
             longest, first = np.empty((n, n_samples), np.int32), np.empty((n, n_samples), np.int32)
             last = np.empty((n, n_samples), np.int32)
         count[:n], run[:n], longest[:n], first[:n], last[:n] = 0, 0, 0, 0, 0
         head = heads[bundle]
-        needs_all, needs_largest = False, False
+        needs_all, needs_largest, needs_order = False, False, False
         for k in range(n):
             reads = columns[members[k]]
             needs_all |= max(reads[_MEAN], reads[_BURST], reads[_ROOT], reads[_FIRST]) >= 0
             needs_largest |= reads[_EVER] >= 0
-        if competes[bundle]:
-            if n > len(several):
-                several = np.empty((n, several.shape[1]), values.dtype)
+            needs_order |= max(reads[_BURST], reads[_FIRST]) >= 0
+        if n_rivals > 0:
+            if n_rivals > len(several):
+                several = np.empty((n_rivals, several.shape[1]), values.dtype)
             width = several.shape[1]
             for at in range(0, n_values, width):
                 here = min(width, n_values - at)
-                for k in range(n):
+                for k in range(n_rivals):
                     total = several[k, :here]
                     _sum_taps(total, values, at, row, shift, weight, starts[head + k], starts[head + k + 1])
                     lift = -level[members[k]]
                     if lift != 0:
                         for i in range(here):
                             total[i] += lift
-                for offset in range(0, here, n_samples):
-                    step = (at + offset) // n_samples
-                    for i in range(n_samples):
-                        largest[i] = several[0, offset + i]
-                        winner[i] = 0
-                    for k in range(1, n):
-                        total = several[k, offset : offset + n_samples]
+                # The largest sums of the group, and the smallest, which are the largest of the group that mirrors it.
+                for begin in range(0, n, n_rivals):
+                    sign = values.dtype.type(1 if begin == 0 else -1)
+                    for offset in range(0, here, n_samples):
+                        step = (at + offset) // n_samples
                         for i in range(n_samples):
-                            if total[i] > largest[i]:
-                                largest[i] = total[i]
-                                winner[i] = k
-                    if step >= shortest:
-                        for i in range(n_samples):
-                            if step >= lengths[i]:
-                                winner[i] = -1
-                    for k in range(n):
-                        _count(winner, k, step, count[k], run[k], longest[k], first[k])
-                    for i in range(n_samples):
-                        if step == lengths[i] - 1:
-                            last[winner[i], i] = 1
+                            largest[i] = sign * several[0, offset + i]
+                            winner[i] = begin
+                        for k in range(1, n_rivals):
+                            total = several[k, offset : offset + n_samples]
+                            for i in range(n_samples):
+                                if sign * total[i] > largest[i]:
+                                    largest[i] = sign * total[i]
+                                    winner[i] = begin + k
+                        if step >= shortest:
+                            for i in range(n_samples):
+                                if step >= lengths[i]:
+                                    winner[i] = -1
+                        for k in range(begin, begin + n_rivals):
+                            if needs_order:
+                                _count(winner, k, step, count[k], run[k], longest[k], first[k])
+                            else:
+                                counted = count[k]
+                                for i in range(n_samples):
+                                    counted[i] += winner[i] == k
+                        for i in range(n_samples) if step + 1 >= shortest else range(0):
+                            if step == lengths[i] - 1:
+                                last[winner[i], i] = 1
         elif not needs_all and not needs_largest:  # the last step alone
             for i in range(n_samples):
                 total = values.dtype.type(0)
@@ -254,7 +401,7 @@ def _scan(  # type: ignore[no-untyped-def]
                 if reads[_BURST] >= 0:
                     numbers[reads[_BURST], i] = longest[k, i]
                 if reads[_EVER] >= 0:
-                    fires = count[k, i] > 0 if competes[bundle] else largest[i] >= level[members[k]]
+                    fires = count[k, i] > 0 if n_rivals > 0 else largest[i] >= level[members[k]]
                     numbers[reads[_EVER], i] = fires
                 if reads[_LAST] >= 0:
                     numbers[reads[_LAST], i] = last[k, i]

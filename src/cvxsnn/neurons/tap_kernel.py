@@ -108,8 +108,9 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
     while complete > tap and shift[complete - 1] > at:
         complete -= 1
     # Sums are exact in the dtype of the weights, so any grouping of the taps gives the same bits.
-    # Several rows at once, so that sums are loaded and stored less often: nine, the usual number of taps, then eights.
-    if tap + 8 < complete:
+    # Several rows at once, so that sums are loaded and stored less often: nine, the usual number of taps, or four, then
+    # eights.
+    if (complete - tap) % 8 == 1 and tap + 8 < complete:
         w0, w1, w2 = weight[tap], weight[tap + 1], weight[tap + 2]
         w3, w4, w5 = weight[tap + 3], weight[tap + 4], weight[tap + 5]
         w6, w7, w8 = weight[tap + 6], weight[tap + 7], weight[tap + 8]
@@ -122,6 +123,13 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
             first_four = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
             total[i] = first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i])) + w8 * x8[i]
         tap += 9
+    elif tap + 3 < complete:
+        w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
+        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
+        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
+        for i in range(n):
+            total[i] = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+        tap += 4
     else:
         total[:] = 0
     while tap + 7 < complete:
@@ -135,6 +143,13 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
             first_four = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
             total[i] += first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
         tap += 8
+    while tap + 3 < complete:
+        w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
+        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
+        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
+        for i in range(n):
+            total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
+        tap += 4
     while tap < stop:
         w0, skipped = weight[tap], max(0, shift[tap] - at)
         x0, rest = values[row[tap], at + skipped - shift[tap] :], total[skipped:]

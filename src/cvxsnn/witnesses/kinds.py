@@ -18,6 +18,7 @@ from ..core.seeds import check_seed, child_generator
 from ..data.sequences import Sequences
 from ..neurons.exact import snap_weights
 from ..neurons.lateral import VIEWS, LateralLayer, view_inputs
+from ..neurons.lateral_kernel import largest_drives
 from ..neurons.statistics import STATISTICS, Statistic
 from ..neurons.tap_kernel import _compiled, in_threads
 from .settings import Check, Family
@@ -56,7 +57,7 @@ class _Sizes:
     kernel: int = 9
     """Taps of a rate neuron: three of them have weight 2, the others -1."""
     dilations: int = 32
-    """The most dilations of rate neurons."""
+    """The most dilations of rate and distance neurons."""
     rivals: int = 8
     """Neurons of a group of winners, with random taps of mean zero."""
     window: int = 11
@@ -150,24 +151,29 @@ class Kinds(Family):
             bits = sum(1 << STATISTICS.index(statistic) for statistic in kind.statistics)
             parts.append(part)
             reads.append(np.full(len(part.level), bits))
-        n_taps = max(part.source.shape[1] for part in parts)
-
-        def joined(name: str) -> torch.Tensor:
-            values = [getattr(part, name) for part in parts]
-            padded = [np.pad(value, ((0, 0), (0, n_taps - value.shape[1]))) for value in values]
-            return torch.from_numpy(np.concatenate(padded)).T[None].contiguous()
-
-        layer = LateralLayer(
-            joined("weight"),
-            bias=torch.from_numpy(-np.concatenate([part.level for part in parts]))[None],
-            source=joined("source"),
-            delay=joined("delay"),
-            n_sources=len(VIEWS) * calibration.sequences.n_features,
-            group=torch.from_numpy(np.concatenate([part.group for part in parts]))[None],
-            statistics=torch.from_numpy(np.concatenate(reads))[None],
-            views=VIEWS,
-        )
+        layer = _as_layer(parts, calibration.sequences.n_features, np.concatenate(reads))
         return WitnessSet((layer.to(self.device),), calibration.provenance(self, seed))
+
+
+def _as_layer(parts: Sequence[_Neurons], n_features: int, reads: Integers) -> LateralLayer:
+    """Return a layer of neurons of several kinds, of which the given statistics are read."""
+    n_taps = max(part.source.shape[1] for part in parts)
+
+    def joined(name: str) -> torch.Tensor:
+        values = [getattr(part, name) for part in parts]
+        padded = [np.pad(value, ((0, 0), (0, n_taps - value.shape[1]))) for value in values]
+        return torch.from_numpy(np.concatenate(padded)).T[None].contiguous()
+
+    return LateralLayer(
+        joined("weight"),
+        bias=torch.from_numpy(-np.concatenate([part.level for part in parts]))[None],
+        source=joined("source"),
+        delay=joined("delay"),
+        n_sources=len(VIEWS) * n_features,
+        group=torch.from_numpy(np.concatenate([part.group for part in parts]))[None],
+        statistics=torch.from_numpy(reads)[None],
+        views=VIEWS,
+    )
 
 
 class _Sampler:
@@ -186,6 +192,11 @@ class _Sampler:
         drawn: _Neurons = getattr(self, f"_{kind}")(self.generator(kind), n_neurons)
         return drawn
 
+    def _dilations(self, n_taps: int) -> Integers:
+        """Return dilations from one up to the largest at which all taps read inputs."""
+        longest = max(1, (self.n_steps - 1) // max(1, n_taps - 1))
+        return np.unique(np.geomspace(1, longest, SIZES.dilations).astype(np.int64))
+
     def _channels(self, generator: np.random.Generator, n: int, most: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Return random distinct inputs, (n, most), and which of them are read: a log-uniform number."""
         most = min(most, self.n_features)
@@ -198,8 +209,7 @@ class _Sampler:
         triples = np.array(list(combinations(range(n_taps), max(1, round(n_taps / 3)))))
         kernels = np.full((len(triples), n_taps), -1.0)
         np.put_along_axis(kernels, triples, 2.0, axis=1)
-        longest = max(1, (self.n_steps - 1) // max(1, n_taps - 1))
-        dilations = np.unique(np.geomspace(1, longest, SIZES.dilations).astype(np.int64))
+        dilations = self._dilations(n_taps)
         # Every combination of view, dilation and kernel in turn, in random order; those that repeat share their sums.
         n_drives = min(n_neurons, 2 * len(dilations) * len(kernels) * (1 if self.n_features == 1 else self.n_features))
         place = generator.permutation(max(n_drives, 2 * len(dilations) * len(kernels)))[:n_drives]
@@ -227,19 +237,22 @@ class _Sampler:
             weight -= weight.mean(axis=1, keepdims=True)
         weight /= np.abs(weight).sum(axis=1, keepdims=True)
         source, delay, weight = self._on_channels(channels[each], is_read[each], view[each], dilation[each], weight)
-        weight, group = self._snapped(weight), each + 1
+        weight, group = self._snapped(weight), 2 * each + 1
         # The largest drive of a group, and the smallest: the largest of the opposite weights.
         both = (
             np.concatenate((value, other)) for value, other in ((source, source), (delay, delay), (weight, -weight))
         )
-        return _Neurons(*both, np.zeros(2 * len(each)), np.concatenate((group, group + n_pairs)))
+        return _Neurons(*both, np.zeros(2 * len(each)), np.concatenate((group, group + 1)))
 
     def _distance(self, generator: np.random.Generator, n_neurons: int) -> _Neurons:
         n_windows = n_neurons
         n_steps = min(SIZES.window, self.n_steps)
         sample = generator.integers(self.n_samples, size=n_windows)
         longest = np.maximum(1, (self.lengths[sample] - 1) // max(1, n_steps - 1))
-        dilation = np.exp(generator.random(n_windows) * np.log(longest)).astype(np.int64)
+        # Few dilations: windows that have one in common share the sums of their squares.
+        dilations = self._dilations(n_steps)
+        dilation = np.exp(generator.random(n_windows) * np.log(longest))
+        dilation = dilations[np.searchsorted(dilations, dilation, side="right") - 1]
         span = dilation * (n_steps - 1)
         end = span + (generator.random(n_windows) * np.maximum(1, self.lengths[sample] - span)).astype(np.int64)
         end = np.minimum(end, self.lengths[sample] - 1)
@@ -252,14 +265,15 @@ class _Sampler:
         squares = source + 2 * self.n_features
         source, delay = np.concatenate((source, squares), axis=1), np.concatenate((delay, delay), axis=1)
         weight = self._snapped(np.concatenate((2 * window * ones, -ones), axis=1))
-        chosen = generator.permutation(self.n_samples)[: SIZES.series]
-        largest = np.empty((n_windows, len(chosen)))
-        table = (self.values, source, delay, weight, self.lengths, np.sort(chosen), largest)
-        in_threads(partial(_largest_drives, *table), n_windows, source.size * len(chosen) * self.n_steps)
+        chosen = np.sort(generator.permutation(self.n_samples)[: SIZES.series])
+        none = np.zeros(n_windows, dtype=np.int64)
+        layer = _as_layer([_Neurons(source, delay, weight, none, none)], self.n_features, none)
+        values = torch.from_numpy(self.values[chosen].transpose(2, 0, 1))
+        largest = largest_drives(layer, values, torch.from_numpy(self.lengths[chosen]))
         largest.sort(axis=1)
         rank = (np.array(SIZES.radii) * len(chosen)).astype(np.int64)[np.arange(n_windows) % len(SIZES.radii)]
         level = largest[np.arange(n_windows), np.minimum(rank, len(chosen) - 1)]
-        return _Neurons(source, delay, weight, level, np.zeros(n_windows, dtype=np.int64))
+        return _Neurons(source, delay, weight, level, none)
 
     def _last(self, generator: np.random.Generator, n_neurons: int) -> _Neurons:
         n_places = int(self.lengths.max()) * self.n_features
@@ -339,16 +353,6 @@ def _drive_quantiles(  # type: ignore[no-untyped-def]
         begin = begin if begin < n_steps else 0
         ordered = np.sort(total[begin:n_steps])
         level[neuron] = ordered[min(int(quantile[neuron] * len(ordered)), len(ordered) - 1)]
-
-
-@_compiled
-def _largest_drives(values, source, delay, weight, lengths, chosen, largest, first, last):  # type: ignore[no-untyped-def]
-    total = np.empty(values.shape[2])
-    for neuron in range(first, last):
-        for number in range(len(chosen)):
-            sample = chosen[number]
-            _drive(values[sample], source[neuron], delay[neuron], weight[neuron], lengths[sample], total)
-            largest[neuron, number] = total[: lengths[sample]].max()
 
 
 @_compiled
