@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli import commands
 from small_models import classes_of, classifier, make_sequences
-from typer.testing import CliRunner
 
-from cvxsnn import cli, save
+from cvxsnn import save
 
 SEQUENCES = make_sequences()
 LABELS = np.array(["low", "middle", "high"])[classes_of(SEQUENCES, 3)]
@@ -24,7 +24,7 @@ def files(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli.app, ["explore", *map(str, arguments), "--seconds", "0"])
+    return commands.run("explore", *arguments, "--seconds", "0")
 
 
 def test_a_page_is_written():

@@ -479,6 +479,7 @@ def test_digests_tell_sequences_apart_but_not_their_zeros():
         ({"seed": -1}, "seed to be a non-negative integer"),
         ({"inputs": INPUTS[:1]}, "at least 2 training sequences that vary .*, got 1 sequence"),
         ({"inputs": np.ones((5, 4, 3))}, "at least 2 training sequences that vary .*, got a constant"),
+        ({"inputs": 1e300 * INPUTS}, "sums fit into 53 bits, .*: scale the inputs down by"),
         ({"inputs": np.ones((5, 4))}, "n_samples, n_steps, n_features"),
     ],
 )

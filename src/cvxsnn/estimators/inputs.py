@@ -1,5 +1,6 @@
 """Data that users pass as X, read as sequences: arrays, lists of arrays or of tables, rows."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from ..core.errors import InvalidInputError, InvalidTypeError
 from ..data import Sequences
 from ..data.sequences import FILL_SEQUENCES, as_matrix, check_finite
 from ..data.tables import check_names, is_frame, list_names, numbers_of, show_key
+
+_MOST_SORTED = 10_000
+"""Steps from which the range of most values is taken."""
 
 
 def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
@@ -275,6 +279,30 @@ def feature_scale(
         spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
     spread = np.where(varies, spread, 0.0) * unit
     return mean * unit, np.where(spread > 0, spread, 1.0)  # a spread may also underflow in the old unit
+
+
+def warn_of_giants(sequences: Sequences, scale: npt.NDArray[np.float64], names: Sequence[Any] | None) -> None:
+    """Warn of features in which so few values dwarf the others that these are the same once divided by the scale.
+
+    Heavy tails are no reason: without one value in a thousand at either end, the range of the others must be less than
+    a hundredth of the scale.
+    """
+    inside = sequences.is_inside()
+    values = (sequences.inputs if inside is None else sequences.inputs[inside]).numpy().reshape(-1, len(scale))
+    sample = values[:: -(-len(values) // _MOST_SORTED)]
+    n_ends = max(1, len(sample) // 1000)
+    if len(sample) < 20:  # too few to call any of them extreme
+        return
+    low, high = np.partition(sample, (n_ends, -1 - n_ends), axis=0)[[n_ends, -1 - n_ends]]
+    for feature in np.flatnonzero((high > low) & (high / 2 - low / 2 < scale / 200)):
+        column = values[:, feature]
+        value = column[abs(column / 2 - np.median(sample[:, feature]) / 2).argmax()]
+        warnings.warn(
+            f"{value:.6g} in column {show_key(feature if names is None else names[feature])} dwarfs the other values, "
+            "which neurons can hardly tell apart once the column is standardised: replace it if it is wrong, or take "
+            "logarithms",
+            stacklevel=5,
+        )
 
 
 def standardise(

@@ -23,7 +23,7 @@ from ..core.memory import check_fits
 from ..core.seeds import child_generator
 from ..data.sequences import Sequences, similar_lengths
 from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
-from ..neurons.exact import snap_inputs, snap_weights
+from ..neurons.exact import input_levels, product_dtype, snap_inputs, snap_weights
 from ..neurons.layer import MAX_DELAY
 from ..neurons.tap_kernel import sorted_membranes
 from ..neurons.taps import last_window
@@ -62,6 +62,7 @@ class Calibration:
             generator = child_generator(seed, "delayed", "calibration")
             chosen = np.sort(generator.choice(n_samples, n_calibration, replace=False))
         subset = sequences.take(torch.from_numpy(chosen).to(sequences.device)).to("cpu")
+        product_dtype(1.0, input_levels(subset.inputs))  # no neuron can read larger inputs
         return cls(Sequences(snap_inputs(subset.inputs), subset.lengths))
 
     @cached_property

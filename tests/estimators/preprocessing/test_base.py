@@ -75,7 +75,8 @@ def test_clones_parameters_and_pickles(transformer):
 def test_frames_keep_their_columns_and_their_index():
     pandas = pytest.importorskip("pandas")
     index = pandas.date_range("2024-01-01", periods=4)
-    frames = [pandas.DataFrame(part, columns=["a", "b", "c"], index=index) for part in SEQUENCES]
+    # A table of pandas 2 is a view of its array.
+    frames = [pandas.DataFrame(part.copy(), columns=["a", "b", "c"], index=index) for part in SEQUENCES]
     frames[0].iloc[1, 2] = None
     imputer = SequenceImputer().fit(frames)
     filled = imputer.transform(frames)
