@@ -43,7 +43,7 @@ def n_subnetworks(found):
 
 
 def test_a_row_is_run_alone_and_not_again_with_the_others():
-    assert "1 runs done, 0 failed, 0 were there already" in succeed(*XOR, "--row", "K = 16")
+    assert "1 run done, 0 failed, 0 were there already" in succeed(*XOR, "--row", "K = 16")
     first = records()
     assert n_subnetworks(first) == [16]
     assert "2 runs done, 0 failed, 1 were there already" in succeed(*XOR)

@@ -50,7 +50,7 @@ def test_two_models_are_compared():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("a.safetensors",), "expected a model and a data file, got 1 files"),
+        (("a.safetensors",), "expected a model and a data file, got 1 file"),
         (("--compare", "a.safetensors", "train.npz"), "expected two models and a data file beside --compare, got 2"),
         (("a.safetensors", "b.safetensors", "train.npz"), "expected a model and a data file, got 3 files"),
         (("a.safetensors", "missing.npz"), "expected a data file at missing.npz"),

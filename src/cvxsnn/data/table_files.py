@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.formatting import plural
 from ..core.libraries import import_library
 from ..core.memory import check_fits, dense_bytes
 from .tables import TableSequences, check_names, choose_features, list_names, numbers_of, sequences_from_table, show_key
@@ -123,7 +124,9 @@ def read_table(path: Path, text: str | None = None) -> Any:
         kind = "a Parquet table" if is_parquet else "a CSV table with the names of its columns in the first line"
         raise DataFileError(f"expected {kind}, but {path} cannot be read as one: {first_line(error)}") from None
     if not len(table):
-        raise DataFileError(f"expected a table with rows in {path}, got {len(table.columns)} columns and no rows")
+        raise DataFileError(
+            f"expected a table with rows in {path}, got {plural(len(table.columns), 'column')} and no rows"
+        )
     return table
 
 

@@ -21,6 +21,7 @@ from ..convex import Certificate, Loss, Objective, Solution, solve
 from ..convex.objective import weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
+from ..core.formatting import plural
 from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data import Sequences, TrainingSet
@@ -495,7 +496,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         weight = np.full(n_samples, weight) if weight.ndim == 0 else weight
         if weight.shape != (n_samples,):
             raise InvalidInputError(
-                f"expected one sample_weight for each of {n_samples} samples, got shape {weight.shape}"
+                f"expected one sample_weight for each of {plural(n_samples, 'sample')}, got shape {weight.shape}"
             )
         return relative_weights("sample_weight", torch.tensor(weight)).numpy()
 

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
 from ..data.sequences import Sequences, similar_lengths
@@ -318,7 +319,8 @@ def _box(sampler: TapSampler) -> tuple[Integers, Integers]:
     n_delays, period = sampler.max_delay + 1, plan.period
     if period is not None and period > n_delays:
         raise InvalidInputError(
-            f"expected a period of at most {n_delays} steps, max_delay + 1, got {period}: pass a longer max_delay"
+            f"expected a period of at most {plural(n_delays, 'step')}, max_delay + 1, got {period}: pass a longer "
+            "max_delay"
         )
     delays = (n_delays,) if period is None else (n_delays // period, period)
     shape = (*delays, *(plan.feature_shape or (sampler.n_inputs,)))
