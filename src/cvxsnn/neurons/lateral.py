@@ -132,7 +132,8 @@ class LateralLayer(HiddenLayer):
         if self.n_sources is None or self.n_sources % len(views):
             raise InvalidInputError(
                 f"expected taps that read {plural(len(views), 'view')} of the inputs, got "
-                f"{plural(self.n_sources or 0, 'source')}: pass source, delay and n_sources, the number of views times that of features"
+                f"{plural(self.n_sources or 0, 'source')}: pass source, delay and n_sources, the "
+                "number of views times that of features"
             )
         for name, low, high in (("group", 0, self.width), ("statistics", -1, 2 ** len(STATISTICS) - 1)):
             value = self._expand(name)
