@@ -30,9 +30,9 @@ each = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=str)
 @each
 def test_arrays_tensors_and_lists_come_back_as_such_with_equal_values(transformer):
     array = clone(transformer).fit_transform(SEQUENCES)
-    tensor = clone(transformer).fit_transform(torch.from_numpy(SEQUENCES))
+    tensor = clone(transformer).fit_transform(torch.tensor(SEQUENCES))
     arrays = clone(transformer).fit_transform(list(SEQUENCES))
-    tensors = clone(transformer).fit_transform([torch.from_numpy(part) for part in SEQUENCES])
+    tensors = clone(transformer).fit_transform([torch.tensor(part) for part in SEQUENCES])
     nested = clone(transformer).fit_transform(SEQUENCES.tolist())
     assert isinstance(array, np.ndarray)
     assert isinstance(tensor, torch.Tensor)
