@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint docs wheels smoke fuzz torture mutation bench gpu clean
+.PHONY: demo test oldest lint docs wheels smoke fuzz torture mutation bench gpu clean
 
 demo: $(VENV)/.installed
 	$(BIN)/cvxsnn demo --output out/demo
@@ -13,6 +13,17 @@ demo: $(VENV)/.installed
 test: export OMP_NUM_THREADS ?= 1
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# The tests with the lowest versions that pyproject.toml declares, and the command with each click that it works with:
+# `make oldest TESTS="tests/cli tests/core"` runs some. Old libraries use what newer ones of their requirements deprecate.
+OLDEST := build/oldest
+OLDEST_PIP := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+OLDEST_TEST := $(OLDEST)/bin/python -m pytest -n auto --dist loadfile -W ignore::DeprecationWarning
+TESTS ?= tests
+oldest: export OMP_NUM_THREADS ?= 1
+oldest: $(OLDEST)/.installed
+	$(OLDEST_PIP) click==8.2 && $(OLDEST_TEST) tests/cli tests/test_command.py
+	$(OLDEST_PIP) click==8.1 && $(OLDEST_TEST) $(TESTS)
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
@@ -75,6 +86,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-%: $(VENV)/.installed
 	$(PIP) -e '.[$*]'
+	touch $@
+
+$(OLDEST)/.installed: pyproject.toml constraints.txt tools/oldest.py
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST_PIP) torch
+	$(OLDEST)/bin/python tools/oldest.py > $(OLDEST)/lowest.txt
+	$(OLDEST_PIP) -r $(OLDEST)/lowest.txt -e .
 	touch $@
 
 .PRECIOUS: $(VENV)/.installed-%

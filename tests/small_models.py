@@ -15,13 +15,19 @@ OTHER_METHODS = ("sg", "sg-sg", "cvx-sg", "r")
 
 
 def make_sequences(n_samples=48, n_steps=4, n_features=3, seed=0):
-    return np.random.default_rng(seed).normal(size=(n_samples, n_steps, n_features))
+    return _read_only(np.random.default_rng(seed).normal(size=(n_samples, n_steps, n_features)))
 
 
 def make_lists(seed=0):
     """Sequences of one to six steps."""
     lengths = np.random.default_rng(seed).integers(1, 7, 48)
-    return [np.random.default_rng([seed, i]).normal(size=(length, 3)) for i, length in enumerate(lengths)]
+    return [_read_only(np.random.default_rng([seed, i]).normal(size=(length, 3))) for i, length in enumerate(lengths)]
+
+
+def _read_only(array):
+    """Modules share their data: whoever alters them, be it through a view such as a table of pandas, is told."""
+    array.flags.writeable = False
+    return array
 
 
 def sums(sequences):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.oldest import lowest
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -35,7 +37,15 @@ def test_workflows_call_targets_that_exist():
         for file in ROOT.glob(".github/workflows/*.yml")
         for target in re.findall(r"run: make (\w+)", file.read_text())
     }
-    assert {"lint", "test", "docs", "wheels"} <= called <= targets
+    assert {"lint", "test", "oldest", "docs", "wheels"} <= called <= targets
+
+
+def test_every_library_is_tested_at_its_lowest_version():
+    tested = {requirement.partition("==")[0] for requirement in lowest([*PROJECT["dependencies"], "cvxsnn[test]"])}
+    declared = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["dependencies"]}
+    assert declared - tested == {"torch"}
+    assert {"pandas", "distributed", "nir", "cvxpy"} <= tested
+    assert list(lowest(["a>=1.6,<2", "cvxsnn[tables]"]))[:2] == ["a==1.6", "pandas==2.2"]
 
 
 @pytest.mark.parametrize("page", ["README.md", "website/start.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])

@@ -1,5 +1,6 @@
 """Commands as a user types them."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -7,9 +8,12 @@ from typer.testing import CliRunner
 
 from cvxsnn import cli
 
+# The runner of click 8.1 joins both outputs unless it is told not to; that of later versions never does.
+RUNNER = CliRunner(**{name: False for name in inspect.signature(CliRunner).parameters if name == "mix_stderr"})
+
 
 def run(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+    return RUNNER.invoke(cli.app, list(map(str, arguments)))
 
 
 def succeed(*arguments):

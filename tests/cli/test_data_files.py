@@ -86,7 +86,7 @@ def test_a_table_of_series_is_fitted_and_predicted():
     table.loc[3, 2:3] = np.nan
     table.to_csv("series.csv", index=False)
     fitted = succeed("fit", "series.csv", "-o", "model", "--series", "--label", "kind", "--regress", *QUICK).stdout
-    assert "read: 48 sequences of 2 to 4 steps with 1 features" in fitted
+    assert "read: 48 sequences of 2 to 4 steps with 1 feature" in fitted
     parts = [row[:2, None] if n == 3 else row[:, None] for n, row in enumerate(rows)]
     found = succeed("predict", "model", "series.csv", "--series", "--label", "kind").stdout.split()
     np.testing.assert_allclose(np.array(found, float), load("model").predict(parts))

@@ -1,9 +1,9 @@
 """``cvxsnn demo``, on one small task."""
 
 import pytest
+from cli.commands import run
 from experiments.test_demo import METHODS, tiny
 from rich.console import Console
-from typer.testing import CliRunner
 
 from cvxsnn import cli
 from cvxsnn.experiments import demo
@@ -26,7 +26,7 @@ def asked(monkeypatch, results):
 
 def test_the_command_runs_all_methods_on_all_tasks_and_prints_table_and_path(monkeypatch, tmp_path, results, asked):
     monkeypatch.setattr(cli.common, "console", Console(width=80))
-    outcome = CliRunner().invoke(cli.app, ["demo", "--output", str(tmp_path), "--seed", "4"])
+    outcome = run("demo", "--output", str(tmp_path), "--seed", "4")
     assert outcome.exit_code == 0, outcome.output
     assert asked == [4] + ["tiny addition"] * 5 + ["again"] * 5
     lines = outcome.stdout.splitlines()
@@ -40,7 +40,7 @@ def test_the_command_runs_all_methods_on_all_tasks_and_prints_table_and_path(mon
 def test_the_command_says_what_is_wrong_and_fails(tmp_path, asked):
     blocker = tmp_path / "file"
     blocker.write_text("")
-    outcome = CliRunner().invoke(cli.app, ["demo", "--output", str(blocker / "report")])
+    outcome = run("demo", "--output", str(blocker / "report"))
     assert outcome.exit_code == 1
     assert "Traceback" not in outcome.output
     assert "choose another --output" in outcome.stderr

@@ -2,10 +2,9 @@ import re
 from pathlib import Path
 
 import pytest
+from cli.commands import run
 from experiments.test_files import MINE
-from typer.testing import CliRunner
 
-from cvxsnn import cli
 from cvxsnn.experiments import RecordStore
 
 XOR = ("reproduce", "duality-gap", "-o", "out", "--jobs", "1", "--device", "cpu")
@@ -18,14 +17,14 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 
 def succeed(*arguments):
-    outcome = CliRunner().invoke(cli.app, arguments)
+    outcome = run(*arguments)
     assert outcome.exit_code == 0, outcome.output
     return outcome.stdout
 
 
 def fail(complaint, *arguments):
     """Run a command that complains on one line and does nothing."""
-    outcome = CliRunner().invoke(cli.app, arguments)
+    outcome = run(*arguments)
     assert outcome.exit_code == 1, outcome.output
     assert isinstance(outcome.exception, SystemExit)
     assert re.search(complaint, outcome.stderr), outcome.stderr
@@ -44,7 +43,7 @@ def n_subnetworks(found):
 
 
 def test_a_row_is_run_alone_and_not_again_with_the_others():
-    assert "1 runs done, 0 failed, 0 were there already" in succeed(*XOR, "--row", "K = 16")
+    assert "1 run done, 0 failed, 0 were there already" in succeed(*XOR, "--row", "K = 16")
     first = records()
     assert n_subnetworks(first) == [16]
     assert "2 runs done, 0 failed, 1 were there already" in succeed(*XOR)
@@ -104,6 +103,6 @@ def test_the_list_names_the_data_files_that_experiments_need():
 
 def test_the_reason_of_the_first_failure_is_printed():
     Path("mine.toml").write_text(MINE.replace("decay = 0.9", "decay = -3.0"))
-    outcome = CliRunner().invoke(cli.app, ["reproduce", "mine.toml", "-o", "out", "--jobs", "1", "--device", "cpu"])
+    outcome = run("reproduce", "mine.toml", "-o", "out", "--jobs", "1", "--device", "cpu")
     assert outcome.exit_code == 1
     assert re.search(r"first failure: \w+Error: expected decay", outcome.stderr), outcome.stderr

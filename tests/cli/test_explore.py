@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli import commands
 from small_models import classes_of, classifier, make_sequences
-from typer.testing import CliRunner
 
-from cvxsnn import cli, save
+from cvxsnn import save
 
 SEQUENCES = make_sequences()
 LABELS = np.array(["low", "middle", "high"])[classes_of(SEQUENCES, 3)]
@@ -24,7 +24,7 @@ def files(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli.app, ["explore", *map(str, arguments), "--seconds", "0"])
+    return commands.run("explore", *arguments, "--seconds", "0")
 
 
 def test_a_page_is_written():
@@ -50,7 +50,7 @@ def test_two_models_are_compared():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("a.safetensors",), "expected a model and a data file, got 1 files"),
+        (("a.safetensors",), "expected a model and a data file, got 1 file"),
         (("--compare", "a.safetensors", "train.npz"), "expected two models and a data file beside --compare, got 2"),
         (("a.safetensors", "b.safetensors", "train.npz"), "expected a model and a data file, got 3 files"),
         (("a.safetensors", "missing.npz"), "expected a data file at missing.npz"),

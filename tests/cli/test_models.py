@@ -46,6 +46,25 @@ def test_a_mixture_is_fitted_with_few_neurons():
     fail("n_neurons", "fit", "data.npz", "-o", "new", "--neurons", "some")
 
 
+@pytest.mark.parametrize(
+    ("witnesses", "options"),
+    [
+        ("delayed", ["--decay", 0.5]),
+        ("search", ["--decay", 0.5, "--threshold", 0.5]),
+        ("gaussian", ["--trials", 2]),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(witnesses, options):
+    complaint = f"{' and '.join(options[::2])} without --witnesses {witnesses}, .*: drop one or the other"
+    fail(complaint, "fit", "data.npz", "-o", "new", "--witnesses", witnesses, *options)
+
+
+@pytest.mark.parametrize("witnesses", ["auto", "gaussian"])
+def test_neurons_have_the_decay_that_an_option_gives(witnesses):
+    succeed("fit", "data.npz", "-o", "model", "--witnesses", witnesses, "--decay", 0.5, *QUICK)
+    assert set(load("model").network_.layers[0].decay.ravel().tolist()) == {0.5}
+
+
 def test_a_model_reads_windows_of_time():
     fitted = succeed("fit", "data.npz", "-o", "model", "--windows", 2, *QUICK)
     assert "windows of neurons read → 3, windows-2" in fitted.stdout.replace("\n", "")  # lines may be wrapped

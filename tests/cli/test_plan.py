@@ -2,10 +2,9 @@ import json
 import re
 
 import pytest
+from cli import commands
 from cli.test_planning import GB, RATES
-from typer.testing import CliRunner
 
-from cvxsnn import cli
 from cvxsnn.dictionary.spikes import dictionary_bytes
 
 
@@ -15,7 +14,7 @@ def known_rates(monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli.app, ["plan", *map(str, arguments)])
+    return commands.run("plan", *arguments)
 
 
 @pytest.mark.usefixtures("known_rates")

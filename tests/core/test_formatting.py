@@ -26,6 +26,7 @@ def test_times_are_written_in_a_unit_that_fits(seconds, text):
 
 def test_one_is_singular():
     assert [plural(n, "run") for n in (0, 1, 2000)] == ["0 runs", "1 run", "2,000 runs"]
+    assert [plural(n, "box", "boxes") for n in (1, 2)] == ["1 box", "2 boxes"]
 
 
 def test_what_no_page_can_show_is_replaced():

@@ -37,6 +37,8 @@ class Broken(ThreadingBackend):
         Broken.n_taken += 1
         raise ConnectionError("nobody there")
 
+    apply_async = submit  # its name in joblib 1.4
+
 
 register_parallel_backend("silent", Silent)
 register_parallel_backend("broken", Broken)

@@ -128,6 +128,17 @@ REFUSED = {
     "text": ("id,time,x,kind\na,0,1,u\na,1,?,u\n", LONG, r"expected numbers in column 'x', got '\?' in row 1"),
     "a gap": ("id,time,x,kind\na,0,1,u\na,1,,u\n", LONG, "got a gap in column 'x' of sequence 'a'"),
     "a gap in rows": ("x,kind\n1,u\n,u\n", Columns(label="kind"), "got a gap in column 'x' of row 1"),
+    "an infinite cell": (
+        "x,kind\n1,u\ninf,u\n",
+        Columns(label="kind"),
+        "infinite or above 1.8e308 in column 'x' of row 1",
+    ),
+    "a cell beyond float64": (
+        "id,time,x,kind\na,0,1e400,u\n",
+        LONG,
+        "infinite or above 1.8e308 in column 'x' of sequence 'a'",
+    ),
+    "two columns of one name": ("x;x;kind\n1;2;u\n", Columns(label="kind"), "different names, got 'x' more than once"),
     "a row without label": (
         "x,kind\n1,u\n2,\n",
         Columns(label="kind"),

@@ -136,11 +136,11 @@ REFUSED = {
     ),
     "no id": (
         lambda: sequences_from_table(TABLE.assign(id=TABLE["id"].where(TABLE["x"] != TABLE["x"][1]))),
-        "a value of 'id' in every row, got none in 1 rows",
+        "a value of 'id' in every row, got none in 1 row:",
     ),
     "no time": (
         lambda: sequences_from_table(TABLE.assign(time=TABLE["time"].where(TABLE["time"] != 2))),
-        "a value of 'time' in every row, got none in 1 rows",
+        "a value of 'time' in every row, got none in 1 row:",
     ),
     "text as a time": (
         lambda: sequences_from_table(TABLE.assign(time=["0", "1", "noon", "0", "0", "1"])),

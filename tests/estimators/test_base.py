@@ -84,7 +84,7 @@ def test_rows_of_features_are_sequences_of_one_step(kind):
 
 
 def test_labels_and_targets_may_be_tensors():
-    rows = torch.from_numpy(SEQUENCES)
+    rows = torch.tensor(SEQUENCES)
     assert classifier().fit(rows, torch.from_numpy(LABELS)).score(rows, LABELS) >= EASY_SCORE
     assert (
         regressor(hidden=(128,)).fit(rows, torch.from_numpy(sums(SEQUENCES))).score(rows, sums(SEQUENCES)) >= EASY_SCORE

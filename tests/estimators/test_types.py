@@ -1,6 +1,7 @@
 """Data of every type: read as the numbers that they are, or refused in one sentence."""
 
 import datetime
+import re
 
 import numpy as np
 import pandas
@@ -14,7 +15,7 @@ from cvxsnn import InvalidInputError
 from cvxsnn.core.errors import InvalidTypeError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.estimators.inputs import feature_scale
+from cvxsnn.estimators.inputs import feature_scale, warn_of_giants
 
 SEQUENCES = make_sequences(24).astype(np.float16).astype(np.float64)
 LABELS, TARGETS = classes_of(SEQUENCES), sums(SEQUENCES)
@@ -299,6 +300,37 @@ def test_inputs_at_the_end_of_the_range_are_standardised():
     gaps = X.copy()
     gaps[0, 0] = np.nan
     assert np.isfinite(cs.SequenceImputer("mean").fit_transform(gaps)).all()
+
+
+@pytest.mark.parametrize("value", [1e308, -1e5])
+@pytest.mark.parametrize("is_table", [True, False])
+def test_one_value_that_dwarfs_the_others_is_named(value, is_table):
+    rows = SEQUENCES[:, 0].copy()
+    rows[5, 1] = value
+    table = pandas.DataFrame(rows, columns=["a", "b", "c"]) if is_table else rows
+    column = "'b'" if is_table else "1"
+    with pytest.warns(
+        UserWarning, match=re.escape(f"{value:.6g} in column {column} dwarfs the other values")
+    ) as caught:
+        classifier(**QUICK).fit(table, LABELS)
+    assert len(caught) == 1
+    weight = np.ones(24)
+    weight[5] = 0
+    classifier(**QUICK).fit(table, LABELS, weight)  # does not count
+
+
+@pytest.mark.parametrize("tail", ["standard_cauchy", "lognormal", "rare", "counts", "growth"])
+def test_heavy_tails_dwarf_nothing(tail):
+    generator = np.random.default_rng(0)
+    values = {
+        "standard_cauchy": lambda: generator.standard_cauchy((5000, 2)),
+        "lognormal": lambda: generator.lognormal(sigma=2.5, size=(5000, 2)),
+        "rare": lambda: 1.0 * (np.arange(10000) == 77).reshape(5000, 2),
+        "counts": lambda: np.floor(generator.pareto(1, (5000, 2))),
+        "growth": lambda: np.exp(np.linspace(0, 100, 200)).reshape(100, 2),
+    }[tail]()
+    sequences = Sequences(values.reshape(len(values), 1, 2))
+    warn_of_giants(sequences, feature_scale(sequences, None)[1], None)
 
 
 def test_more_classes_than_different_columns_are_fitted():

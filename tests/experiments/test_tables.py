@@ -3,10 +3,9 @@ import re
 import struct
 
 import pytest
+from cli.commands import run
 from experiments.test_report import HOSTILE, figure, records_of, table
-from typer.testing import CliRunner
 
-from cvxsnn.cli import app
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.experiments import RecordStore, experiment_names, load_experiment
 from cvxsnn.experiments.figures import draw_panels
@@ -139,9 +138,9 @@ def test_report_writes_tables_on_demand_beside_the_records(tmp_path):
     before = {path: path.read_bytes() for path in store.folder.iterdir()}
     chosen = [name, "xor-depth"]
     arguments = ["report", *chosen, "--records", str(tmp_path), "-o", str(tmp_path / "page.html")]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert run(*arguments).exit_code == 0
     assert not (tmp_path / f"{name}.md").exists()
-    outcome = CliRunner().invoke(app, [*arguments, "--tables", str(tmp_path)])
+    outcome = run(*arguments, "--tables", str(tmp_path))
     assert outcome.exit_code == 0, outcome.output
     assert all((tmp_path / f"{name}.{kind}").exists() for name in chosen for kind in ("md", "json"))
     assert {path: path.read_bytes() for path in store.folder.iterdir()} == before
@@ -164,7 +163,7 @@ def test_altered_records_are_told_of_or_shown(tmp_path, change):
     for run_id, record in records_of(experiment).items():
         store.write(run_id, record | change)
     arguments = ["--records", tmp_path, "-o", tmp_path / "page.html", "--tables", tmp_path / "tables"]
-    outcome = CliRunner().invoke(app, ["report", experiment.name, *map(str, arguments)])
+    outcome = run("report", experiment.name, *arguments)
     assert outcome.exit_code == 0, outcome.output
     assert (tmp_path / "tables" / f"{experiment.name}.md").exists()
 
@@ -175,6 +174,6 @@ def test_files_that_are_no_records_are_told_of(tmp_path, text):
     (tmp_path / "smoke").mkdir()
     (tmp_path / "smoke" / "0.json").write_text(text)
     arguments = ["report", name, "--records", str(tmp_path), "-o", str(tmp_path / "page.html")]
-    outcome = CliRunner().invoke(app, arguments)
+    outcome = run(*arguments)
     assert outcome.exit_code == 0, outcome.output
     assert "1 damaged" in (tmp_path / "page.html").read_text()

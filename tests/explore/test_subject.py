@@ -14,7 +14,7 @@ from explore.models_to_explore import (
     sparse_classifier,
 )
 from sklearn.pipeline import make_pipeline
-from small_models import classifier, sums
+from small_models import assert_one_sentence, classifier, sums
 
 from cvxsnn import InvalidInputError, SequenceScaler
 from cvxsnn.convex.objective import decide_class
@@ -63,6 +63,15 @@ def test_training_data_are_recognised(model):
 def test_other_data_as_training_data_are_refused(model):
     with pytest.raises(InvalidInputError, match="expected the data that the model was fitted to"):
         Subject.of_estimator(model, SEQUENCES, LABELS, (OTHER, OTHER_LABELS))
+
+
+@pytest.mark.parametrize("training", [(SEQUENCES,), (SEQUENCES, LABELS, None, 3), SEQUENCES, 3])
+def test_training_data_of_another_form_are_refused(model, training):
+    with pytest.raises(
+        InvalidInputError, match=r"expected training as a tuple .*, got .*: pass training=\(X, y\)"
+    ) as caught:
+        model.explore(SEQUENCES, LABELS, training=training)
+    assert_one_sentence(caught.value)
 
 
 def test_a_pipeline_transforms_what_it_is_shown_on():

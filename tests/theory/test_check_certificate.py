@@ -228,7 +228,8 @@ def test_numbers_may_be_at_the_ends_of_their_ranges():
 def test_the_statement_is_told_in_words():
     file = CHECKER.read_certificate(SAMPLE)
     changed = file._replace(decay=(1, 2), bias=True, readout="mean", loss="logistic", strength=Fraction(1, 4))
-    data = "data: {} sequences, {} steps, {} features, {} outputs".format(*file.shape, len(file.targets[0]))
+    sizes = zip((*file.shape, len(file.targets[0])), ("sequence", "step", "feature", "output"), strict=True)
+    data = f"data: {', '.join(f'{size} {noun}' + 's' * (size != 1) for size, noun in sizes)}"
     assert str(changed._replace(has_intercept=True)) == (
         "neurons: decay 1/2, with bias, reset by thresholds of at least zero, read out as 'mean'\n"
         f"objective: logistic loss, L1 penalty of strength 0.25, with intercept\n{data}"
@@ -355,8 +356,9 @@ def test_a_proven_file_is_told_with_its_numbers_and_gap(tmp_path):
         status, text = CHECKER.judge(str(path), 10**9)
         assert status == 0
         gap = (found.primal - found.bound) / found.primal
+        boxes = "1 box covers" if found.n_boxes == 1 else f"{found.n_boxes} boxes cover"
         assert text.splitlines()[-4:] == [
-            f"checked: {found.n_boxes} boxes cover all neurons of the family",
+            f"checked: {boxes} all neurons of the family",
             f"objective of the network:  {CHECKER.shown(found.primal, ROUND_CEILING)}",
             f"no network is below:       {CHECKER.shown(found.bound, ROUND_FLOOR)}",
             f"relative gap:              {CHECKER.shown(gap, ROUND_CEILING, 3)}",

@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from cli.commands import run
 from small_models import assert_one_sentence, classes_of, make_lists, make_sequences, regressor
 from theory.families import draw_sequences
 from tolerances import CERTIFIED_AGAIN, PRICED, UNMISTAKABLE
-from typer.testing import CliRunner
 
 from cvxsnn import (
     ConvexProblem,
@@ -16,7 +16,6 @@ from cvxsnn import (
     WitnessSet,
     build_dictionary,
     certify,
-    cli,
     gaussian_witnesses,
     roll_out,
     save,
@@ -285,10 +284,6 @@ def test_a_part_of_all_atoms_is_not_complete():
 @pytest.fixture
 def in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 @pytest.mark.usefixtures("in_a_folder_of_its_own")

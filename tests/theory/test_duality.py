@@ -73,9 +73,7 @@ def test_several_outputs_with_the_l1_penalty_and_intercepts_are_refused():
     with pytest.raises(InvalidInputError, match="the penalty 'group', got 2 outputs with 'l1'"):
         verify_strong_duality(ConvexProblem(dictionary, np.ones((5, 2)), "squared", 0.1), INPUTS)
     net = ConvexProblem(dictionary, np.arange(5.0), "squared", 0.1, l2_strength=0.1, penalty="elastic-net")
-    with pytest.raises(
-        InvalidInputError, match="got 1 outputs with 'elastic-net': other penalties stand for no weight"
-    ):
+    with pytest.raises(InvalidInputError, match="got 1 output with 'elastic-net': other penalties stand for no weight"):
         verify_strong_duality(net, INPUTS)
     assert verify_strong_duality(net.with_strength(0.1, 0.0), INPUTS).largest_difference <= STRONG_DUALITY
     with pytest.raises(InvalidInputError, match="without intercept"):

@@ -6,11 +6,11 @@ from math import inf
 import numpy as np
 import pytest
 import torch
+from cli.commands import run
 from small_models import assert_one_sentence, make_sequences, regressor
 from theory.families import draw_sequences
-from typer.testing import CliRunner
 
-from cvxsnn import LIFLayer, WitnessSet, cli
+from cvxsnn import LIFLayer, WitnessSet
 from cvxsnn.convex import Certificate
 from cvxsnn.core.errors import CvxsnnError, DataFileError, InvalidInputError
 from cvxsnn.neurons import Taps
@@ -335,10 +335,6 @@ def test_models_with_the_l1_penalty_are_proven_in_files(tmp_path, penalty, n_out
     with pytest.raises(InvalidInputError, match="a model of one head with the L1 penalty") as caught:
         prove_proof(tmp_path / "proof.json", proof, data)
     assert_one_sentence(caught.value)
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 def test_the_commands_prove_check_and_improve(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option
 
 from ..core.errors import DataFileError
-from ..core.formatting import round_down, round_up
+from ..core.formatting import plural, round_down, round_up
 from ..core.progress import ProgressBar
 from .common import command, console, say
 from .data_files import Data
@@ -70,13 +70,15 @@ def prove_in_file(
             dual, primal = round_down(state.dual, 6), round_up(state.primal, 6)
             say(
                 f"{state.seconds:6.1f} s: {dual:.6g} <= optimum <= {primal:.6g}, gap {round_up(100 * gap, 3):.3g} % "
-                f"(goal {100 * tol:.3g} %), {state.n_atoms} neurons, {state.n_boxes:,} boxes"
+                f"(goal {100 * tol:.3g} %), {plural(state.n_atoms, 'neuron')}, {plural(state.n_boxes, 'box', 'boxes')}"
             )
 
         bound = prove_proof(path, proof, data, tol=tol, max_seconds=seconds, callback=tell, pulse=pulse)
     certificate = Certificate(primal, bound.certificate.dual, "complete")
     say(f"this model: {checked_certificate(certificate)}")
-    say(f"the best network found, of {bound.solution.problem.dictionary.n_atoms} neurons: {bound.certificate}")
+    say(
+        f"the best network found, of {plural(bound.solution.problem.dictionary.n_atoms, 'neuron')}: {bound.certificate}"
+    )
     dual = round_down(bound.certificate.dual, 9)
     say(f"proven: no read-out of any {bound.family}, however many, has an objective below {dual:.9g}")
     if bound.certificate.relative_gap > tol:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from typer import Argument, Option
 
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from .files import READ
 
 DataFile = Annotated[Path, Argument(help="An .npz file with arrays X and y, or a .csv or .parquet table."), READ]
@@ -47,10 +48,10 @@ class Data:
     def __str__(self) -> str:
         """Return the sizes in words."""
         if not isinstance(self.X, list):
-            return f"{len(self.X)} rows, each a step of {self.X.shape[-1]} features"
+            return f"{plural(len(self.X), 'row')}, each a step of {plural(self.X.shape[-1], 'feature')}"
         lengths = sorted(map(len, self.X))
-        steps = f"{lengths[0]} to {lengths[-1]}" if lengths[0] < lengths[-1] else f"{lengths[0]}"
-        return f"{len(self.X)} sequences of {steps} steps with {self.X[0].shape[1]} features"
+        steps = (f"{lengths[0]} to " if lengths[0] < lengths[-1] else "") + plural(lengths[-1], "step")
+        return f"{plural(len(self.X), 'sequence')} of {steps} with {plural(self.X[0].shape[1], 'feature')}"
 
 
 def read_data(path: Path, table: TableOptions, *, needs_targets: bool, model: Any = None) -> Data:

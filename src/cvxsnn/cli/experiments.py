@@ -10,6 +10,7 @@ from rich.table import Table
 from typer import Argument, Exit, Option
 
 from ..core.errors import DataFileError, InvalidInputError
+from ..core.formatting import plural
 from ..core.progress import ProgressBar
 from ..core.storage import make_folder
 from .common import command, complain, console, say
@@ -96,7 +97,7 @@ def reproduce(
     for record in outcome.damaged:
         say(f"made again: {record.path} had {record.reason}", "yellow")
     say(
-        f"{outcome.n_done} runs done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
+        f"{plural(outcome.n_done, 'run')} done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
         f"next: cvxsnn {' '.join(['report', *(names or [])])} --records {output} --scale {scale}"
     )
     if outcome.n_failed:
@@ -148,4 +149,4 @@ def report(
     say(f"report: {output}")
     if tables is not None:
         written = write_tables(tables, experiments, recorded, scale)
-        say(f"tables: {len(written)} files in {tables}")
+        say(f"tables: {plural(len(written), 'file')} in {tables}")

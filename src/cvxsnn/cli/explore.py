@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.progress import ProgressBar
 from .common import command, console, say
 from .data_files import TableOptions, read_data
@@ -29,7 +30,7 @@ def explore(
     *models, data = files
     if len(models) != 1 + compare:
         expected = "two models and a data file beside --compare" if compare else "a model and a data file"
-        raise InvalidInputError(f"expected {expected}, got {len(files)} files")
+        raise InvalidInputError(f"expected {expected}, got {plural(len(files), 'file')}")
     loaded = [load_estimator(model) for model in models]
 
     def read(path: Path) -> tuple[object, ...]:

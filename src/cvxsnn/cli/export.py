@@ -7,6 +7,7 @@ from typer import Option
 
 import cvxsnn as cs
 
+from ..core.formatting import plural
 from .common import ModelFile, command, say
 from .files import GRAPH
 
@@ -34,4 +35,4 @@ def export(
         note += f"; X is what the pipeline's other steps return: {names}"
     write_nir(graph, output)
     kind = "lossy" if lossy else "exact"
-    say(f"saved: {output}, {kind} graph of {len(graph.nodes)} nodes, dt {dt:g} s{note}")
+    say(f"saved: {output}, {kind} graph of {plural(len(graph.nodes), 'node')}, dt {dt:g} s{note}")

@@ -88,6 +88,12 @@ def fit(
 def _witnesses(named: str, trials: int | None, dynamics: Mapping[str, Any]) -> Any:
     """Return the family that the options describe, a search with a number of trials, or the name as it is."""
     family = {name: value for name, value in dynamics.items() if value is not None}
+    options = ["--trials"] * (trials is not None) + [f"--{name.removeprefix('n_')}" for name in family]
+    if options and named not in ("auto", "gaussian" if trials is None else "search"):
+        raise InvalidInputError(
+            f"expected {' and '.join(options)} without --witnesses {named}, which it does not apply to, got both: drop "
+            "one or the other"
+        )
     if trials is not None and family:
         raise InvalidInputError(f"expected --trials or dynamics of the neurons, got both: drop {', '.join(family)}")
     if trials is not None:

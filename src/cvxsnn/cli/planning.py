@@ -13,7 +13,7 @@ import torch
 
 from ..core.checks import check_choice, check_device, check_divides, check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.formatting import align, format_seconds
+from ..core.formatting import align, format_seconds, plural
 from ..core.memory import available_bytes, dense_bytes, format_bytes, parse_bytes, symmetric_bytes
 from ..dictionary.base import parse_readout
 from ..dictionary.spikes import GROUPING_COPIES, dictionary_bytes
@@ -149,8 +149,9 @@ def make_plan(job: Job, rates: Rates | None = None) -> Plan:
         "roll-out": (job.rows * job.steps * n_synapses + ASSUMED.update * n_updates) / rates.roll_out,
         "solve": n_systems * (n_rows * order**2 + order**3) / rates.dense,
     }
-    title = f"{n_rows:,} rows × {n_columns:,} columns, {job.steps} steps, {job.features} features, hidden {widths}, "
-    title += f"{job.loss} loss with {job.outputs} outputs, readout {parsed}"
+    title = f"{plural(n_rows, 'row')} × {plural(n_columns, 'column')}, {plural(job.steps, 'step')}, "
+    title += f"{plural(job.features, 'feature')}, hidden {widths}, "
+    title += f"{job.loss} loss with {plural(job.outputs, 'output')}, readout {parsed}"
     return Plan(title, place, peak <= available, parts, peak, available, seconds)
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..core.checks import Array, check_int_at_least, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
 from .linear import column_means, factorise, from_centre, gram_bytes, row_products, weighted_gram, with_ridge
@@ -539,7 +540,7 @@ def cross_validate(
         accuracies += [] if hits is None else [hits @ share / share.sum(0)]
     weight = torch.cat(weights)
     validation = Validation(
-        f"{n_folds} folds, {n_repeats} time{'s' if n_repeats > 1 else ''}",
+        f"{plural(n_folds, 'fold')}, {plural(n_repeats, 'time')}",
         torch.cat(losses, dim=1),
         torch.cat(accuracies, dim=1) if accuracies else None,
         weight / weight.sum(),

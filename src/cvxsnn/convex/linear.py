@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core import gpu
+from ..core.formatting import plural
 from ..core.memory import available_bytes, check_fits, symmetric_bytes
 from .problem import ConvexProblem
 
@@ -70,7 +71,7 @@ def weighted_gram(problem: ConvexProblem, atoms: Tensor | None = None) -> Tensor
     """
     weight, dictionary = problem.row_weight, problem.dictionary
     n_chosen = dictionary.n_atoms if atoms is None else len(atoms)
-    purpose = f"the Gram matrix of {n_chosen:,} atoms"
+    purpose = f"the Gram matrix of {plural(n_chosen, 'atom')}"
     check_fits(_forming_bytes(n_chosen), dictionary.device, purpose, "use fewer witnesses")
     # In place: no other matrices are as large.
     if atoms is None and bool((weight == weight[0]).all()):
@@ -96,7 +97,7 @@ def row_products(problem: ConvexProblem) -> Tensor:
     """Return S = Ω½DDᵀΩ½, the weighted products of rows; of centred columns if there is an intercept."""
     weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
     n_rows = problem.dictionary.n_rows
-    check_fits(gram_bytes(n_rows), weight.device, f"the products of {n_rows:,} rows", "use fewer rows")
+    check_fits(gram_bytes(n_rows), weight.device, f"the products of {plural(n_rows, 'row')}", "use fewer rows")
     products = problem.dictionary.row_gram()
     if problem.intercept:  # K − K ω 1ᵀ − 1 ωᵀ K + ωᵀ K ω: the products of centred columns
         mean = products @ weight

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core.checks import Array, as_real, as_tensor, check_choice, relative_weights
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import TrainingSet
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
@@ -104,7 +105,9 @@ def _one_per_row(name: str, values: Array, n_samples: int, n_steps: int) -> Tens
     if n_steps > 1 and shape[:2] == (n_samples, n_steps):
         values = values.flatten(0, 1)
     if values.ndim == 0 or len(values) != n_rows:
-        raise InvalidInputError(f"expected one target for each of {n_rows} rows in head {name!r}, got shape {shape}")
+        raise InvalidInputError(
+            f"expected one target for each of {plural(n_rows, 'row')} in head {name!r}, got shape {shape}"
+        )
     return values
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..core.checks import Array, as_tensor
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import TrainingSet
 from ..dictionary import Dictionary, build_dictionary
 from .losses import Loss, Squared
@@ -92,7 +93,7 @@ class ConvexProblem:
     >>> import cvxsnn as cs
     >>> D = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])
     >>> cs.ConvexProblem(D, [1, 1, 0, 0], loss="logistic", l1_strength=0.05)
-    ConvexProblem(4 rows × 2 atoms → 1 outputs, logistic + 0.05·l1)
+    ConvexProblem(4 rows × 2 atoms → 1 output, logistic + 0.05·l1)
     """
 
     def __init__(
@@ -573,8 +574,8 @@ class ConvexProblem:
         difference = "W" if self.centre is None else "W − W₀"
         quadratic = f" + {self.l2_strength:g}·½‖{difference}‖²" if self.l2_strength else ""
         return (
-            f"ConvexProblem({n_rows} rows × {n_atoms} atoms → {n_outputs} outputs, {losses} + "
-            f"{self.l1_strength:g}·{self.penalty.name}{quadratic}{', intercept' if self.intercept else ''})"
+            f"ConvexProblem({plural(n_rows, 'row')} × {plural(n_atoms, 'atom')} → {plural(n_outputs, 'output')}, "
+            f"{losses} + {self.l1_strength:g}·{self.penalty.name}{quadratic}{', intercept' if self.intercept else ''})"
         )
 
 

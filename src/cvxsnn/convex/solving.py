@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..core.checks import check_positive_int
 from ..core.errors import ConvergenceError, ConvergenceWarning, InvalidInputError
-from ..core.formatting import round_up
+from ..core.formatting import plural, round_up
 from .certificate import Candidate, Certificate, certify_all, check_scale, relative_gap
 from .choice import check_solver, condition, plan
 from .problem import ConvexProblem
@@ -84,7 +84,9 @@ class Solution:
 
     def __repr__(self) -> str:
         """Return status, support and certificate on one line."""
-        return f"Solution({self.status.name}, {len(self.support)} of {len(self.coef)} atoms, {self.certificate})"
+        return (
+            f"Solution({self.status.name}, {len(self.support)} of {plural(len(self.coef), 'atom')}, {self.certificate})"
+        )
 
 
 def solve(

@@ -43,9 +43,9 @@ def format_bound(value: float) -> str:
     return "0" if value <= 0 else f"{round_up(value, 2):.1e}"
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural unless it is one."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str, many: str | None = None) -> str:
+    """Return a count with its noun, in the plural unless it is one; ``many`` is its plural if s is not added."""
+    return f"{count:,} {noun if count == 1 else many or noun + 's'}"
 
 
 def printable(text: str) -> str:

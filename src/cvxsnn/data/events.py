@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from ..core.checks import as_array, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 
 
 class Events(NamedTuple):
@@ -102,8 +103,8 @@ def _count(number: int, events: Any, step: float, n_channels: int, duration: flo
     n_values, most = n_steps * n_channels, 2**30
     if n_values > most:
         raise InvalidInputError(
-            f"expected at most {most:,} values per recording, got {n_steps:,} steps of {n_channels:,} channels "
-            f"in recording {number}: pass a longer step"
+            f"expected at most {most:,} values per recording, got {plural(n_steps, 'step')} of "
+            f"{plural(n_channels, 'channel')} in recording {number}: pass a longer step"
         )
     counts = np.bincount(steps * n_channels + channels, minlength=n_values)[:n_values]
     return counts.reshape(n_steps, n_channels).astype(np.float64)

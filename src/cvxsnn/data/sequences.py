@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..core.checks import Array, as_array, as_real, as_tensor, check_fields, check_number, check_sequences
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from .tasks import SequenceData
 
 FILL_SEQUENCES = "fill the gaps with SequenceImputer first"
@@ -187,7 +188,7 @@ class Sequences:
 
     def __repr__(self) -> str:
         """Return the sizes on one line."""
-        sizes = f"{len(self)} × {self.n_steps} steps × {self.n_features} features"
+        sizes = f"{len(self)} × {plural(self.n_steps, 'step')} × {plural(self.n_features, 'feature')}"
         if self.lengths is None:
             return f"Sequences({sizes})"
         return f"Sequences({sizes}, lengths {int(self.lengths.min())} to {int(self.lengths.max())})"
@@ -237,7 +238,8 @@ class TrainingSet:
             weight = torch.tensor(as_real("sample_weight", self.sample_weight))  # a copy: data may be read-only
             if weight.shape != (n_samples,):
                 raise InvalidInputError(
-                    f"expected one sample weight for each of {n_samples} sequences, got shape {tuple(weight.shape)}"
+                    f"expected one sample weight for each of {plural(n_samples, 'sequence')}, got shape "
+                    f"{tuple(weight.shape)}"
                 )
             vars(self).update(sample_weight=weight)
 

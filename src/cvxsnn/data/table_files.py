@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import BudgetError, DataFileError, InvalidInputError, first_line
+from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.formatting import plural
 from ..core.libraries import import_library
 from ..core.memory import check_fits, dense_bytes
-from .tables import TableSequences, choose_features, list_names, numbers_of, sequences_from_table, show_key
+from .tables import TableSequences, check_names, choose_features, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -117,13 +118,15 @@ def read_table(path: Path, text: str | None = None) -> Any:
         table = _read_parquet(pandas, path) if is_parquet else _read_csv(pandas, path, text)
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
-    except BudgetError:
+    except CvxsnnError:
         raise
     except Exception as error:  # pandas, pyarrow and the decompressors raise errors of many kinds
         kind = "a Parquet table" if is_parquet else "a CSV table with the names of its columns in the first line"
         raise DataFileError(f"expected {kind}, but {path} cannot be read as one: {first_line(error)}") from None
     if not len(table):
-        raise DataFileError(f"expected a table with rows in {path}, got {len(table.columns)} columns and no rows")
+        raise DataFileError(
+            f"expected a table with rows in {path}, got {plural(len(table.columns), 'column')} and no rows"
+        )
     return table
 
 
@@ -162,12 +165,14 @@ def _series(table: Any, has_gaps: bool, has_named_steps: bool) -> list[npt.NDArr
 
 def _check_filled(values: npt.NDArray[np.float64], columns: Any, where: str | None = None) -> None:
     """Refuse cells without a finite number."""
-    gaps = np.argwhere(~np.isfinite(values))
-    if len(gaps):
-        row, column = map(int, gaps[0])
-        raise InvalidInputError(
-            f"expected a number in every cell, got a gap in column {columns[column]!r} of {where or f'row {row}'}: "
-            "fill or drop gaps first"
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        row, column = map(int, wrong[0])
+        place = f"in column {columns[column]!r} of {where or f'row {row}'}"
+        if np.isnan(values[row, column]):
+            raise InvalidInputError(f"expected a number in every cell, got a gap {place}: fill or drop gaps first")
+        raise InvalidInputError(  # 1e400 is read as infinite
+            f"expected finite numbers, got one that is infinite or above 1.8e308 {place}: replace or drop it first"
         )
 
 
@@ -206,6 +211,11 @@ def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
     # Read with the wrong separator, the names of all columns are one name that contains the right one.
     most_frequent = max(",;\t", key=header.count)
     separator = most_frequent if most_frequent in header else separator
+    # pandas renames the second of two columns of one name.
+    names = pandas.read_csv(
+        path, sep=separator, header=None, nrows=1, dtype=str, skipinitialspace=True, encoding="utf-8-sig"
+    )
+    check_names(names.iloc[0].dropna())
     # If a comma is the decimal point, semicolons separate the cells.
     tables = [_parse(pandas, path, separator, decimal, text) for decimal in (".,"[: 2 if separator == ";" else 1])]
     table = max(tables, key=lambda table: sum(dtype.kind in "biuf" for dtype in table.dtypes))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.libraries import import_library
 
 
@@ -198,7 +199,7 @@ def _check_known(is_known: npt.NDArray[np.bool_], name: str) -> None:
     if not is_known.all():
         n_rows = int((~is_known).sum())
         raise InvalidInputError(
-            f"expected a value of {name!r} in every row, got none in {n_rows} rows: drop these rows"
+            f"expected a value of {name!r} in every row, got none in {plural(n_rows, 'row')}: drop these rows"
         )
 
 

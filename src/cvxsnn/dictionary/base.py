@@ -12,6 +12,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..neurons.statistics import STATISTICS, Statistic
 from ..witnesses import WitnessSet
 from .products import self_product
@@ -83,7 +84,8 @@ class ParsedReadout:
         """Refuse more windows than the longest sequence has steps."""
         if self.kind == "mean" and self.n_windows > n_steps:
             raise InvalidInputError(
-                f"expected at most {n_steps} windows, the steps of the longest sequence, got {self.n_windows} windows"
+                f"expected at most {plural(n_steps, 'window')}, the steps of the longest sequence, got "
+                f"{plural(self.n_windows, 'window')}"
             )
 
 
@@ -419,7 +421,7 @@ def group_labelled(words: Tensor, labels: Tensor | None) -> bits.Groups:
         return bits.group_equal(words)
     n_rows = len(words)
     if labels.shape[0] != n_rows:
-        raise InvalidInputError(f"expected one label for each of {n_rows} rows, got {labels.shape[0]}")
+        raise InvalidInputError(f"expected one label for each of {plural(n_rows, 'row')}, got {labels.shape[0]}")
     labels = labels.reshape(n_rows, -1).to(words.device)
     # Real labels are compared as the 64 bits of a double; adding zero turns −0 into 0.
     real = labels.is_floating_point()

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..core import bits
 from ..core.checks import Array, as_tensor, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..data.sequences import Sequences
 from ..neurons.exact import INPUT_UNIT
@@ -103,10 +104,13 @@ def roll_dictionary(
     needed = dictionary_bytes(n_rows, n_columns, readout, n_steps)
     if needed > memory_budget:
         raise BudgetError(
-            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {n_rows:,} rows × {n_columns:,} "
+            f"expected a dictionary within {memory_budget / 2**20:,.0f} MiB, but {plural(n_rows, 'row')} × "
+            f"{n_columns:,} "
             f"columns need {needed / 2**20:,.0f} MiB: raise memory_budget, or use fewer rows or witnesses"
         )
-    purpose = f"a dictionary of {n_rows:,} rows × {n_columns:,} columns, while its duplicates are found,"
+    purpose = (
+        f"a dictionary of {plural(n_rows, 'row')} × {plural(n_columns, 'column')}, while its duplicates are found,"
+    )
     check_fits(GROUPING_COPIES * needed, sequences.device, purpose)
     width = parsed.column_bytes(n_rows, n_steps) // dtype.itemsize
     # Columns are compared as 64-bit words, so the bits of the padding must be equal: zero.

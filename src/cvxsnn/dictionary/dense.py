@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..core import bits
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits, dense_bytes
 from .base import Dictionary, group_labelled
 from .products import self_product
@@ -43,7 +44,7 @@ class DenseDictionary(Dictionary):
                 f"expected columns of shape (n_rows, n_columns), not empty, got shape {tuple(self.values.shape)}"
             )
         needed = dense_bytes(*self.values.shape)
-        purpose = f"real columns of {len(self.values):,} rows × {self.values.shape[1]:,} atoms"
+        purpose = f"real columns of {plural(len(self.values), 'row')} × {plural(self.values.shape[1], 'atom')}"
         check_fits(needed, self.values.device, purpose, "use fewer rows")
         if not bool(torch.isfinite(self.values).all()):
             raise InvalidInputError("expected finite columns, got NaN or infinite values")
@@ -86,4 +87,4 @@ class DenseDictionary(Dictionary):
 
     def __repr__(self) -> str:
         """Return sizes on one line."""
-        return f"DenseDictionary({self.n_rows} rows × {self.n_atoms} real columns)"
+        return f"DenseDictionary({plural(self.n_rows, 'row')} × {plural(self.n_atoms, 'real column')})"

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..core import bits
 from ..core.errors import DataFileError, first_line
+from ..core.formatting import plural
 from ..core.storage import check_memory
 from .base import Dictionary
 from .spikes import SpikeDictionary, pad_words
@@ -184,7 +185,9 @@ class ShardedDictionary(Dictionary):
             ) from None
         n_bits = n_rows * (1 if self.is_binary else 8 * patterns.element_size())
         if patterns[0].nbytes != bits.packed_bytes(n_bits) or len(atom_of_column) != self.n_columns:
-            raise DataFileError(f"expected {n_rows} rows in {path}, got others: the folder has been rewritten")
+            raise DataFileError(
+                f"expected {plural(n_rows, 'row')} in {path}, got others: the folder has been rewritten"
+            )
         dtype = self._read.dtype(self.n_steps)
         if patterns.dtype != dtype:  # sequences of this shard are shorter, and their counts needed fewer bits
             patterns = pad_words(patterns[:, :n_rows].to(dtype))
@@ -196,6 +199,6 @@ class ShardedDictionary(Dictionary):
     def __repr__(self) -> str:
         """Return sizes and folder on one line."""
         return (
-            f"ShardedDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, in "
-            f"{len(self.shard_rows)} shards at {self.folder})"
+            f"ShardedDictionary({plural(self.n_rows, 'row')} × {plural(self.n_atoms, 'atom')}, "
+            f"readout={self.readout!r}, in {plural(len(self.shard_rows), 'shard')} at {self.folder})"
         )

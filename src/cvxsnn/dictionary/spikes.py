@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core import bits, gpu
+from ..core.formatting import plural
 from .base import Dictionary, Readout, group_labelled, parse_readout
 from .products import (
     TUNING,
@@ -99,9 +100,10 @@ class DictionaryHealth:
     def __str__(self) -> str:
         """Return one line for a person."""
         return (
-            f"{self.n_columns} columns gave {self.n_atoms} atoms (density {self.density:.3f}): {self.n_dead} dead, "
+            f"{plural(self.n_columns, 'column')} gave {plural(self.n_atoms, 'atom')} (density {self.density:.3f}): "
+            f"{self.n_dead} dead, "
             f"{self.n_saturated} saturated, {self.n_duplicate} duplicate, {self.n_complementary} complementary pairs; "
-            f"{self.n_distinct_rows} of {self.n_rows} rows distinct"
+            f"{self.n_distinct_rows} of {plural(self.n_rows, 'row')} distinct"
         )
 
 
@@ -363,7 +365,8 @@ class SpikeDictionary(Dictionary):
     def __repr__(self) -> str:
         """Return sizes and origin on one line."""
         origin = "a plain array" if self.witnesses is None else repr(self.witnesses)
-        return f"SpikeDictionary({self.n_rows} rows × {self.n_atoms} atoms, readout={self.readout!r}, from {origin})"
+        size = f"{plural(self.n_rows, 'row')} × {plural(self.n_atoms, 'atom')}"
+        return f"SpikeDictionary({size}, readout={self.readout!r}, from {origin})"
 
 
 def pad_words(counts: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core import bits
+from ..core.formatting import plural
 from ..data.sequences import Sequences
 from ..neurons.lateral import LateralLayer
 from ..neurons.reading import read_columns, roll_statistics
@@ -169,7 +170,7 @@ class StatisticsDictionary(Dictionary):
 
     def __repr__(self) -> str:
         """Return sizes and origin on one line."""
-        shape = f"{self.n_rows} rows × {self.n_atoms} atoms"
+        shape = f"{plural(self.n_rows, 'row')} × {plural(self.n_atoms, 'atom')}"
         return f"StatisticsDictionary({shape}, readout={self.readout!r}, from {self.witnesses!r})"
 
 

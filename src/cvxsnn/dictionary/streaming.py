@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from ..core import bits
 from ..core.checks import Array, as_tensor, check_n_jobs, check_positive_int
 from ..core.errors import DataFileError, InvalidInputError, first_line
+from ..core.formatting import plural
 from ..core.parallel import run_tasks
 from ..core.storage import make_folder, read_tensors, write_tensors
 from ..data.sequences import Sequences
@@ -266,7 +267,7 @@ def iterate_blocks(batches: Iterable[Batch], n_rows: int, readout: Readout) -> I
         is_alike = block.sequences.n_features == first.sequences.n_features
         if not is_alike or block.targets.shape[1:] != first.targets.shape[1:]:
             raise InvalidInputError(
-                f"expected every batch to have {first.sequences.n_features} features and targets of shape "
+                f"expected every batch to have {plural(first.sequences.n_features, 'feature')} and targets of shape "
                 f"{('n_samples', *first.targets.shape[1:])}, as the first has, got inputs "
                 f"{tuple(block.sequences.inputs.shape)} and targets {tuple(block.targets.shape)}"
             )
@@ -291,7 +292,8 @@ def _as_block(batch: Batch) -> Block:
     targets = as_tensor("targets", batch[1])
     if targets.ndim == 0 or len(targets) != len(sequences):
         raise InvalidInputError(
-            f"expected one target for each of {len(sequences)} samples of a batch, got shape {tuple(targets.shape)}"
+            f"expected one target for each of {plural(len(sequences), 'sample')} of a batch, got shape "
+            f"{tuple(targets.shape)}"
         )
     return Block(sequences, targets)
 

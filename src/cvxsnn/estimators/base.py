@@ -21,6 +21,7 @@ from ..convex import Certificate, Loss, Objective, Solution, solve
 from ..convex.objective import weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
+from ..core.formatting import plural
 from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data import Sequences, TrainingSet
@@ -33,7 +34,7 @@ from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summ
 from ..theory import CompleteCertificate, certify_complete
 from .choices import DEFAULTS, EstimatorChoices
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
-from .inputs import count_samples, feature_scale, read_inputs, standardise
+from .inputs import count_samples, feature_scale, read_inputs, standardise, warn_of_giants
 from .model_parts import read_network, read_proof, write_network, write_proof
 
 FloatArray = npt.NDArray[np.float64]
@@ -483,6 +484,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             self.input_scale_ = np.zeros(n_features), np.ones(n_features)
             if self.standardize:
                 self.input_scale_ = feature_scale(sequences, weight)
+                warn_of_giants(sequences, self.input_scale_[1], getattr(self, "feature_names_in_", None))
         targets = {UNNAMED_HEAD: self._targets(y, reset)}
         return TrainingSet(self._standardised(sequences), targets, None if weight is None else torch.from_numpy(weight))
 
@@ -494,7 +496,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         weight = np.full(n_samples, weight) if weight.ndim == 0 else weight
         if weight.shape != (n_samples,):
             raise InvalidInputError(
-                f"expected one sample_weight for each of {n_samples} samples, got shape {weight.shape}"
+                f"expected one sample_weight for each of {plural(n_samples, 'sample')}, got shape {weight.shape}"
             )
         return relative_weights("sample_weight", torch.tensor(weight)).numpy()
 

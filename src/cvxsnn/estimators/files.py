@@ -20,6 +20,7 @@ from torch import Tensor
 from ..convex import LOSSES
 from ..core.checks import check_bool, check_number, check_positive_int
 from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.formatting import plural
 from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
 from ..fitting import SurrogateSettings, Tuning
@@ -138,7 +139,9 @@ def _read_model(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_dr
     last = _read_estimator(header["model"], tensors, max_drawn)
     steps = [_read_step(number, step, tensors) for number, step in enumerate(header["steps"])]
     if any(step.n_features_in_ != last.n_features_in_ for _, step in steps) or (steps and not last.is_sequential_):
-        raise InvalidInputError(f"expected steps for a model of sequences with {last.n_features_in_} features")
+        raise InvalidInputError(
+            f"expected steps for a model of sequences with {plural(last.n_features_in_, 'feature')}"
+        )
     names = [*(name for name, _ in steps), header["name"]]
     if not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
         raise InvalidInputError(f"expected distinct names for the steps of a pipeline, got {names}")
@@ -218,7 +221,7 @@ def _read_estimator(
     names = getattr(model, "feature_names_in_", mean)
     if not network.n_features == len(names) == len(mean) == len(scale) or not (scale > 0).all():
         raise InvalidInputError(
-            f"expected means, scales above zero and names of {network.n_features} features, got others"
+            f"expected means, scales above zero and names of {plural(network.n_features, 'feature')}, got others"
         )
     losses = [head.loss for head in network.heads]
     if len(losses) > 1 or losses[0] not in LOSSES:
@@ -228,7 +231,7 @@ def _read_estimator(
     if isinstance(model, SpikingRegressor) and model.is_flat_ and network.n_outputs != 1:
         raise InvalidInputError(f"expected one output for targets with one axis, got {network.n_outputs}")
     if isinstance(model, SpikingClassifier) and len(model.classes_) != max(2, network.n_outputs):
-        raise InvalidInputError(f"expected labels for {network.n_outputs} outputs, got {len(model.classes_)}")
+        raise InvalidInputError(f"expected labels for {plural(network.n_outputs, 'output')}, got {len(model.classes_)}")
     return model
 
 

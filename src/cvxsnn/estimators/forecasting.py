@@ -6,6 +6,7 @@ import numpy as np
 
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import FILL_SEQUENCES, as_matrices, check_finite
 from .base import FloatArray
 from .inputs import n_axes
@@ -105,8 +106,8 @@ def forecast(model: Any, history: Any, n_steps: int, *, window: int) -> FloatArr
         predicted = np.asarray(model.predict(known[:, -window:]), dtype=np.float64).reshape(n_series, -1)
         if predicted.shape[1] % n_features:
             raise InvalidInputError(
-                f"expected a model that predicts all {n_features} features of a step, got {predicted.shape[1]} "
-                "outputs: fit it to make_windows of a series with the same features"
+                f"expected a model that predicts all {plural(n_features, 'feature')} of a step, got "
+                f"{predicted.shape[1]} outputs: fit it to make_windows of a series with the same features"
             )
         known = np.concatenate((known, predicted.reshape(n_series, -1, n_features)), axis=1)
     forecasts = known[:, window : window + n_steps]

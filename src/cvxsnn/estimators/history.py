@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..convex import Certificate, Solution, Validation
-from ..core.formatting import align, round_up
+from ..core.formatting import align, plural, round_up
 from ..fitting import Fitted, Tuned
 from ..fitting.engine import Trial
 from ..fitting.judges import HELD_OUT
@@ -286,13 +286,16 @@ class ModelSummary:
     def _costs(self) -> list[str]:
         """Return the lines about sizes and costs."""
         n_weights, n_bytes = self.network.layers[-1].n_nonzero, self.network.n_bytes
-        of = "" if self.n_sampled is None else f" of {self.n_sampled:,}"
-        size = f"Size: {self.n_read:,}{of} neurons are read by {n_weights:,} weights; {n_bytes:,} bytes."
+        read = plural(self.n_read, "neuron is", "neurons are")
+        if self.n_sampled is not None:
+            read = f"{self.n_read:,} of {plural(self.n_sampled, 'neuron')} {'is' if self.n_read == 1 else 'are'}"
+        size = f"Size: {read} read by {plural(n_weights, 'weight')}; {n_bytes:,} bytes."
         cost = "pass sequences to summary to count spikes and synaptic operations"
         if self.operations is not None:
             total, n_samples = self.operations.total, self.operations.n_samples
             n_spikes, n_synaptic = total.n_spikes / n_samples, total.n_synaptic / n_samples
-            cost = f"{n_spikes:,.0f} spikes and {n_synaptic:,.0f} synaptic operations (mean of {n_samples:,} sequences)"
+            over = f"mean of {plural(n_samples, 'sequence')}"
+            cost = f"{n_spikes:,.0f} spikes and {n_synaptic:,.0f} synaptic operations ({over})"
         return [size, f"Cost of an answer: {cost}."]
 
 

@@ -1,5 +1,6 @@
 """Data that users pass as X, read as sequences: arrays, lists of arrays or of tables, rows."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +11,13 @@ from sklearn.utils.validation import _get_feature_names, _num_samples, validate_
 
 from ..core.checks import as_array, check_choice, foreign_errors
 from ..core.errors import InvalidInputError, InvalidTypeError
+from ..core.formatting import plural
 from ..data import Sequences
 from ..data.sequences import FILL_SEQUENCES, as_matrix, check_finite
 from ..data.tables import check_names, is_frame, list_names, numbers_of, show_key
+
+_MOST_SORTED = 10_000
+"""Steps from which the range of most values is taken."""
 
 
 def read_inputs(estimator: Any, X: Any, *, reset: bool) -> Sequences:
@@ -68,7 +73,8 @@ def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
     """Return rows as sequences of one step."""
     if not reset and estimator.is_sequential_:
         raise InvalidInputError(
-            f"expected sequences with {estimator.n_features_in_} features as in fit, got rows of features: pass an "
+            f"expected sequences with {plural(estimator.n_features_in_, 'feature')} as in fit, got rows of features: "
+            "pass an "
             "array (n_samples, n_steps, n_features), or a list of one array or table per sequence, [x] for a single one"
         )
     if estimator.layout == "channels-first":
@@ -130,7 +136,8 @@ def count_samples(X: Any, y: npt.NDArray[Any]) -> int:
     if len(y) != n_samples:
         remedy = "; if X has one row per step, pass cvxsnn.data.sequences_from_table(X, id=...)" if is_frame(X) else ""
         raise InvalidInputError(
-            f"expected one target for each of {n_samples} samples, got {len(y)}: X and y differ in length{remedy}"
+            f"expected one target for each of {plural(n_samples, 'sample')}, got {len(y)}: X and y differ in "
+            f"length{remedy}"
         )
     return n_samples
 
@@ -150,7 +157,7 @@ def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:
     if reset and layout is None and example is None and sequences.n_steps == 1 and sequences.n_features >= 10:
         raise InvalidInputError(  # more likely a series of a single channel
             "expected sequences (n_samples, n_steps, n_features), got a single step of "
-            f"{sequences.n_features} features each: give the estimator layout='channels-first' if X is "
+            f"{plural(sequences.n_features, 'feature')} each: give the estimator layout='channels-first' if X is "
             "(n_samples, n_channels, n_steps), or layout='channels-last' if there is indeed one step"
         )
     example = sequences.inputs[0].numpy() if example is None else example
@@ -216,8 +223,8 @@ def _check_as_in_fit(estimator: Any, sequences: Sequences, names: npt.NDArray[An
     if sequences.n_features != estimator.n_features_in_ or not estimator.is_sequential_:
         expected = "sequences with" if estimator.is_sequential_ else "rows of"
         raise InvalidInputError(
-            f"expected {expected} {estimator.n_features_in_} features as in fit, got sequences with "
-            f"{sequences.n_features} features and up to {sequences.n_steps} steps"
+            f"expected {expected} {plural(estimator.n_features_in_, 'feature')} as in fit, got sequences with "
+            f"{plural(sequences.n_features, 'feature')} and up to {plural(sequences.n_steps, 'step')}"
         )
 
 
@@ -275,6 +282,30 @@ def feature_scale(
         spread = np.maximum(spread, 0.5 * extent / np.median(extent[varies] / spread[varies]))
     spread = np.where(varies, spread, 0.0) * unit
     return mean * unit, np.where(spread > 0, spread, 1.0)  # a spread may also underflow in the old unit
+
+
+def warn_of_giants(sequences: Sequences, scale: npt.NDArray[np.float64], names: Sequence[Any] | None) -> None:
+    """Warn of features in which so few values dwarf the others that these are the same once divided by the scale.
+
+    Heavy tails are no reason: without one value in a thousand at either end, the range of the others must be less than
+    a hundredth of the scale.
+    """
+    inside = sequences.is_inside()
+    values = (sequences.inputs if inside is None else sequences.inputs[inside]).numpy().reshape(-1, len(scale))
+    sample = values[:: -(-len(values) // _MOST_SORTED)]
+    n_ends = max(1, len(sample) // 1000)
+    if len(sample) < 20:  # too few to call any of them extreme
+        return
+    low, high = np.partition(sample, (n_ends, -1 - n_ends), axis=0)[[n_ends, -1 - n_ends]]
+    for feature in np.flatnonzero((high > low) & (high / 2 - low / 2 < scale / 200)):
+        column = values[:, feature]
+        value = column[abs(column / 2 - np.median(sample[:, feature]) / 2).argmax()]
+        warnings.warn(
+            f"{value:.6g} in column {show_key(feature if names is None else names[feature])} dwarfs the other values, "
+            "which neurons can hardly tell apart once the column is standardised: replace it if it is wrong, or take "
+            "logarithms",
+            stacklevel=5,
+        )
 
 
 def standardise(

@@ -20,6 +20,7 @@ from ..convex.losses import Softmax, make_loss
 from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
 from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..dictionary.base import parse_readout
 from ..network import OutputHead, Proof, SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
@@ -173,12 +174,16 @@ def read_proof(
     objective = _read_objective(header["objective"], network.n_outputs)
     witnesses = _read_witnesses(header["witnesses"], tensors, network, max_drawn)
     if witnesses.n_features != network.n_features:
-        raise InvalidInputError(f"expected witnesses of {network.n_features} features, got {witnesses.n_features}")
+        raise InvalidInputError(
+            f"expected witnesses of {plural(network.n_features, 'feature')}, got {witnesses.n_features}"
+        )
     readout = parse_readout(objective.readout)
     n_columns, unit = witnesses.n_witnesses * readout.n_windows, tensors.get("proof.unit")
     _check_indices("support", tensors["proof.support"].tolist(), n_columns)
     if (unit is None) == bool(readout.statistics) or (unit is not None and not _are_units(unit, n_columns, tensors)):
-        raise InvalidInputError(f"expected a unit for each of {n_columns} columns of statistics, and no others")
+        raise InvalidInputError(
+            f"expected a unit for each of {plural(n_columns, 'column')} of statistics, and no others"
+        )
     penalty = make_penalty(str(header["penalty"]))
     # Files that were written before there were elastic nets have no second strength.
     l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
@@ -249,7 +254,7 @@ def _write_loss(loss: str | Loss) -> dict[str, Any]:
 def _read_loss(header: Mapping[str, Any], n_outputs: int) -> Loss:
     n_classes = header.get("n_classes")
     if n_classes is not None and check_positive_int("n_classes", n_classes) > n_outputs:
-        raise InvalidInputError(f"expected a loss of at most {n_outputs} classes, got {n_classes}")
+        raise InvalidInputError(f"expected a loss of at most {plural(n_outputs, 'class', 'classes')}, got {n_classes}")
     return Softmax(n_classes) if header["name"] == "softmax" else make_loss(header["name"])
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..core.checks import check_bool, check_choice, check_number, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits, dense_bytes
 from ..data.sequences import FILL_SEQUENCES, as_matrices, check_finite
 from .base import FloatArray, all_or_nothing
@@ -74,7 +75,8 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         X, parts, names = self._read(X)
         if parts[0].shape[1] != self.n_features_in_:
             raise InvalidInputError(
-                f"expected sequences with {self.n_features_in_} features as in fit, got {parts[0].shape[1]} features"
+                f"expected sequences with {plural(self.n_features_in_, 'feature')} as in fit, got {parts[0].shape[1]} "
+                "features"
             )
         known = getattr(self, "feature_names_in_", None)
         if names is not None and known is not None and names.tolist() != known.tolist():
@@ -101,7 +103,7 @@ class SequenceTransformer(TransformerMixin, BaseEstimator, ABC):  # type: ignore
         arrays = [*learned.values()] if names is None else [names, *learned.values()]
         is_below = any((learned[name] <= bound).any() for name, bound in self._learned.items())
         if is_below or any(array.shape != (n_features,) for array in arrays):
-            raise InvalidInputError(f"expected names and values of {n_features} features, got others")
+            raise InvalidInputError(f"expected names and values of {plural(n_features, 'feature')}, got others")
         if names is not None:
             self.feature_names_in_ = names
         self.__dict__.update(learned)

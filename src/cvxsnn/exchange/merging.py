@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import BudgetError, InvalidInputError
+from ..core.formatting import plural
 from ..network.spiking_network import SpikingNetwork
 from ..network.summary import fewest_bits
 from ..neurons import NEURON_MODELS, HiddenLayer, LIFLayer
@@ -62,7 +63,8 @@ def merge_subnetworks(network: SpikingNetwork, library: str) -> SpikingNetwork:
             merged["weight"] = _side_by_side(wide.weight)
         else:
             check_size(
-                n_blocks * wide.weight.numel(), f"{n_blocks} subnetworks of {wide.n_taps} → {wide.width} neurons"
+                n_blocks * wide.weight.numel(),
+                f"{plural(n_blocks, 'subnetwork')} of {wide.n_taps} → {plural(wide.width, 'neuron')}",
             )
             merged["weight"] = torch.block_diag(*wide.weight)[None]  # type: ignore[no-untyped-call]
         layers.append(replace(wide, **merged))
@@ -138,7 +140,8 @@ def without_delays(layer: LIFLayer) -> LIFLayer:
     LIFLayer
         The layer that reads ``(layer.max_delay + 1) * layer.n_inputs`` values.
     """
-    owner = f"{layer.width} neurons that read {layer.n_inputs} inputs with delays up to {layer.max_delay}"
+    size = f"{plural(layer.width, 'neuron')} that read {plural(layer.n_inputs, 'input')}"
+    owner = f"{size} with delays up to {layer.max_delay}"
     check_size((layer.max_delay + 1) * layer.n_inputs * layer.width, owner)
     weight = lifted_weight(layer, layer.weight)
     # Taps with the same source and delay are added up, and a sum may need more bits than its terms.
@@ -165,7 +168,9 @@ def with_delays(layer: LIFLayer, n_inputs: int) -> LIFLayer:
         A layer with a tap for each weight that is not zero.
     """
     if layer.n_inputs % n_inputs:
-        raise InvalidInputError(f"expected weights for whole steps of {n_inputs} inputs, got {layer.n_inputs} weights")
+        raise InvalidInputError(
+            f"expected weights for whole steps of {plural(n_inputs, 'input')}, got {plural(layer.n_inputs, 'weight')}"
+        )
     is_zero = layer.weight == 0
     n_taps = max(1, int((~is_zero).sum(1).max()))
     # The values that a neuron reads, in their order; then others, of weight zero.

@@ -39,7 +39,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ..core.checks import check_choice, check_positive_int, check_type
 from ..core.errors import CvxsnnError, InvalidInputError
-from ..core.formatting import align
+from ..core.formatting import align, plural
 from ..core.libraries import import_library
 from ..data.sequences import as_inputs, window_of_step
 from ..dictionary.base import parse_readout
@@ -213,7 +213,7 @@ class HookedNetwork(nn.Module):
         """Return the scores of sequences (n_samples, n_steps, n_features)."""
         values = as_inputs(inputs).to(self.intercept.device, torch.float64)
         if values.shape[-1] != self.n_features:
-            raise InvalidInputError(f"expected {self.n_features} features per step, got {values.shape[-1]}")
+            raise InvalidInputError(f"expected {plural(self.n_features, 'feature')} per step, got {values.shape[-1]}")
         if self.mean is not None and self.scale is not None:
             values = (values - self.mean) / self.scale
         block = snap_inputs(values)

@@ -76,8 +76,8 @@ def judge_task(results: Sequence[DemoResult]) -> str:
         return f"{verdict} Nothing is proven."
     return (
         f"{verdict} The read-out of {proven.config.method}, with an accuracy of {proven.scores['test']:.3f}, is "
-        f"certified: it reads {proven.trained.network.n_active} of {proven.n_sampled} neurons, and no other read-out "
-        f"of these neurons lowers the training objective by more than "
+        f"certified: it reads {proven.trained.network.n_active} of {plural(proven.n_sampled, 'neuron')}, and no other "
+        "read-out of these neurons lowers the training objective by more than "
         f"{format_bound(proven.trained.certificate.relative_gap)} of it."
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
+from ..core.formatting import plural
 from .experiment import Cell, Experiment, Scale
 from .metrics import finite, quantity_of, read_metric
 
@@ -211,8 +212,8 @@ def _summarise_cell(cell: Cell, records: Records, scale: Scale, tolerance: float
     paper = finite(cell.paper)
     reasons = {
         "no runs": n_runs == 0,
-        f"{len(missing)} of {n_runs} runs missing": missing,
-        f"{len(failed)} of {n_runs} runs failed": failed,
+        f"{len(missing)} of {plural(n_runs, 'run')} missing": missing,
+        f"{len(failed)} of {plural(n_runs, 'run')} failed": failed,
         "no number in the paper": paper is None,
         "smoke scale": scale == "smoke",
     }

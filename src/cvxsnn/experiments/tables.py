@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.formatting import printable
+from ..core.formatting import plural, printable
 from ..core.storage import make_folder, write_atomically
 from .experiment import Cell, Experiment, Scale
 from .figures import draw_panels
@@ -127,7 +127,7 @@ def _markdown(experiment: Experiment, summary: ExperimentSummary, records: Recor
     command = f"`cvxsnn reproduce {experiment.reference} --scale {summary.scale}`"
     parts = [
         f"# {_plain(summary.title)}",
-        _paragraph(f"{command}: {len(experiment.runs())} runs. {_legend(experiment, summary)}"),
+        _paragraph(f"{command}: {plural(len(experiment.runs()), 'run')}. {_legend(experiment, summary)}"),
         f"![{_plain(summary.title)}]({summary.name}.png)" if is_figure else "",
         _table(("", *columns), rows),
         *map(_paragraph, experiment.paragraphs),

@@ -88,7 +88,8 @@ class Exploration:
 
 def _describe(view: ModelView) -> str:
     """Return the network in one sentence."""
-    answers = f"{len(view.columns)} classes" if view.is_classifier else plural(len(view.columns), "output")
+    n_answers = len(view.columns)
+    answers = plural(n_answers, "class", "classes") if view.is_classifier else plural(n_answers, "output")
     layers = "" if len(view.health.layers) < 2 else f" in {len(view.health.layers)} layers"
     inputs, neurons = plural(len(view.features), "input"), plural(view.neurons.n_read, "neuron")
     return f"A spiking network{layers} with {inputs}, reading {neurons}, and {answers}."

@@ -105,6 +105,12 @@ class Subject:
         Subject
             The model with its data.
         """
+        if training is not None and not (isinstance(training, tuple | list) and len(training) in (2, 3)):
+            received = type(training).__name__ + (f" of length {len(training)}" if hasattr(training, "__len__") else "")
+            raise InvalidInputError(
+                "expected training as a tuple of sequences, targets and, if there were any, sample weights, got "
+                f"{received}: pass training=(X, y)"
+            )
         transformers, estimator = split_pipeline(model)
         if not isinstance(estimator, SpikingClassifier | SpikingRegressor):
             raise InvalidInputError(

@@ -25,6 +25,7 @@ from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import Validation, paired_difference, ridge_scores, validation_of
 from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.parallel import idle_cores, limit_threads, n_threads
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet
@@ -284,7 +285,7 @@ def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None =
     if isinstance(family, WitnessSet):
         if family.n_features != sequences.n_features:
             raise InvalidInputError(
-                f"expected witnesses that read {sequences.n_features} features, got witnesses that read "
+                f"expected witnesses that read {plural(sequences.n_features, 'feature')}, got witnesses that read "
                 f"{family.n_features}: build them with n_features={sequences.n_features}"
             )
         return family.to(sequences.device)
@@ -395,7 +396,7 @@ class _Engine:
             n_neurons, why = fewer, "no time was left to try more"
         else:
             n_neurons, why = more, "the errors still fall with the number of neurons"
-        self.reasons.append(f"{n_neurons:,} neurons: {why}")
+        self.reasons.append(f"{plural(n_neurons, 'neuron')}: {why}")
         return n_neurons
 
     def _choose(self, compared: _Judged | None, n_neurons: int | None) -> _Judged:
@@ -419,7 +420,9 @@ class _Engine:
             return _Judged(self.trials[-1], program, problem, witnesses)
         trial = compared.trial
         if program.is_ridge and program.l2_strength == "auto":
-            self.reasons.append(f"strength judged on {trial.n_rows:,} samples: no time was left for all of them")
+            self.reasons.append(
+                f"strength judged on {plural(trial.n_rows, 'sample')}: no time was left for all of them"
+            )
             return _Judged(trial, program, problem, witnesses)
         if not program.is_fixed:
             self.reasons.append("strength from the middle of the grid: no time was left to judge others")
@@ -451,7 +454,7 @@ class _Engine:
             self.reasons.append(f"all neurons are read: {why}")
             return judged
         why = "the fewest within one standard error of the best" if sparsity == "few" else "as given"
-        self.reasons.append(f"{len(selection.neurons):,} neurons are read: {why}")
+        self.reasons.append(f"{plural(len(selection.neurons), 'neuron is', 'neurons are')} read: {why}")
         witnesses = witnesses.take_neurons(selection.neurons)
         problem = self._problem(program, witnesses, self.data)
         verdict = selection.verdict if is_ridge else self._best_point(program, problem)

@@ -26,6 +26,7 @@ from torch import Tensor
 from ..convex import ConvexProblem, Solution, solve, solve_path
 from ..convex.left_out import Validation, deal_rows, ridge_scores, sample_of_row, validation_of
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.seeds import child_generator
 from ..dictionary import Dictionary
 from ..network.reconstruction import reconstruct
@@ -170,7 +171,7 @@ class FitsWithoutRows(Judge):
         parts, n_rows = self._parts(problem), problem.dictionary.n_rows
         rows = torch.cat([part.held for part in parts]).sort().values
         judged, is_single = problem.take_rows(rows), len(parts) == 1
-        method = HELD_OUT if is_single else f"{len(parts)} folds"
+        method = HELD_OUT if is_single else plural(len(parts), "fold")
         share = parts[0].problem.dictionary.n_rows / n_rows if is_single else 1 - 1 / len(parts)
         # Strengths fall slowly, so the solution at one point is close to that at the next.
         starts: list[Solution | None] = [None] * len(parts)

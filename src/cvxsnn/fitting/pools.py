@@ -25,7 +25,7 @@ from ..convex.objective import Objective
 from ..convex.penalties import Penalty
 from ..core import bits
 from ..core.errors import ConvergenceWarning, InvalidInputError
-from ..core.formatting import round_up
+from ..core.formatting import plural, round_up
 from ..core.parallel import limit_threads
 from ..data.sequences import TrainingSet
 from ..dictionary import SpikeDictionary
@@ -249,8 +249,8 @@ def _solve(
         status = Status.STALLED  # no witness is missing: the solve over the working set ended at its rounding
     if status is not Status.CONVERGED:
         warnings.warn(
-            f"expected a certified relative gap of {tol:g} over {pool.n_witnesses:,} witnesses, got "
-            f"{round_up(certificate.relative_gap, 3):.2e} over {certificate.n_witnesses:,}: {status.value}",
+            f"expected a certified relative gap of {tol:g} over {plural(pool.n_witnesses, 'witness', 'witnesses')}, "
+            f"got {round_up(certificate.relative_gap, 3):.2e} over {certificate.n_witnesses:,}: {status.value}",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core.checks import Array
-from ..core.formatting import align
+from ..core.formatting import align, plural
 from ..data.sequences import Sequences
 from ..dictionary.base import parse_readout
 from ..neurons import NEURON_MODELS, HiddenLayer, LateralLayer
@@ -191,7 +191,8 @@ class Operations:
             *shown, shown_dense = (f"{count / self.n_samples:,.1f}" for count in counts)
             rows.append((name, str(n_neurons), *shown, spiking, shown_dense, dense))
         sums = f"{self.synaptic_per_sample:,.1f} synaptic operations per sample, {self.synaptic_per_step:,.1f} per step"
-        sizes = f"({self.n_samples} samples, {self.n_steps / self.n_samples:.4g} steps each)"
+        n_steps = self.n_steps / self.n_samples
+        sizes = f"({plural(self.n_samples, 'sample')}, {n_steps:.4g} {'step' if n_steps == 1 else 'steps'} each)"
         return f"{align(header, rows)}\n{sums} {sizes}"
 
 

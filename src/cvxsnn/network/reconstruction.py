@@ -13,6 +13,7 @@ from ..convex.objective import Objective
 from ..convex.penalties import Penalty
 from ..core.checks import check_choice, check_positive_int, check_type
 from ..core.errors import BudgetError, InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import TrainingSet
 from ..dictionary import build_dictionary
 from ..dictionary.base import parse_readout
@@ -277,7 +278,8 @@ class Proof:
         )
         if problem.n_outputs != self.coef.shape[1]:
             raise InvalidInputError(
-                f"expected targets for {self.coef.shape[1]} outputs, as in training, got {problem.n_outputs} outputs"
+                f"expected targets for {plural(self.coef.shape[1], 'output')}, as in training, got "
+                f"{plural(problem.n_outputs, 'output')}"
             )
         return problem
 
@@ -353,8 +355,8 @@ def _parallel(
     n_weights = n_atoms * sum(size * (n_taps + is_recurrent * size) for n_taps, size in sizes)
     if n_weights > max_weights:
         raise BudgetError(
-            f"expected a network of at most {max_weights:,} hidden weights, but {n_atoms} subnetworks with their own "
-            f"lower layers need {n_weights:,}: use form='compact', which shares them"
+            f"expected a network of at most {max_weights:,} hidden weights, but {plural(n_atoms, 'subnetwork')} with "
+            f"their own lower layers need {n_weights:,}: use form='compact', which shares them"
         )
     subnetworks, neurons = subnetworks.to(device), neurons.to(device)[:, None]
     if is_recurrent:

@@ -13,6 +13,7 @@ from ..convex.losses import LOSSES
 from ..convex.objective import decide_class
 from ..core.checks import Array, check_positive_int, check_type
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import Sequences, window_of_step
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
@@ -189,7 +190,9 @@ class NetworkState:
             counts, scale = self.counts + read, parsed.scale(n_steps)
         else:
             if n_steps > self.length:
-                raise InvalidInputError(f"expected the {self.length} steps passed to start, got one more: start again")
+                raise InvalidInputError(
+                    f"expected the {plural(self.length, 'step')} passed to start, got one more: start again"
+                )
             window = window_of_step(self.n_steps, parsed.n_windows, self.length)
             counts, scale = self.counts + read * (windows_read == window), parsed.scale(self.length)
         return replace(self, layers=layers, counts=counts, n_steps=n_steps), counts * scale
@@ -290,20 +293,21 @@ class SpikingNetwork(nn.Module):
             neurons, windows_read = columns // n_windows, columns % n_windows if n_windows > 1 else windows_read
         if weight.ndim != 2 or len(weight) != len(neurons):
             raise InvalidInputError(
-                f"expected one row of output weights for each of {len(neurons)} neurons that are read, got shape "
-                f"{tuple(weight.shape)}"
+                f"expected one row of output weights for each of {plural(len(neurons), 'neuron')} that are read, got "
+                f"shape {tuple(weight.shape)}"
             )
         n_listed = None if windows_read is None else len(windows_read)
         if n_listed != (len(weight) if n_windows > 1 else None):
             raise InvalidInputError(
-                f"expected windows_read with the window or statistic of each of {len(neurons)} neurons for a readout "
-                f"of several, and None for others, got {n_listed} for {parsed}"
+                f"expected windows_read with the window or statistic of each of {plural(len(neurons), 'neuron')} for "
+                f"a readout of several, and None for others, got {n_listed} for {parsed}"
             )
         _check_heads(heads, weight.shape[1])
         intercept = weight.new_zeros(weight.shape[1]) if intercept is None else intercept
         if tuple(intercept.shape) != (weight.shape[1],):
             raise InvalidInputError(
-                f"expected an intercept for each of {weight.shape[1]} outputs, got shape {tuple(intercept.shape)}"
+                f"expected an intercept for each of {plural(weight.shape[1], 'output')}, got shape "
+                f"{tuple(intercept.shape)}"
             )
         self.heads, self.readout = tuple(heads), str(parsed)
         device, order = layers[0].weight.device, torch.contiguous_format
@@ -545,4 +549,4 @@ def _check_heads(heads: Sequence[OutputHead], n_outputs: int) -> None:
         for head in heads
     )
     if not are_plain or not are_adjacent or len({head.name for head in heads}) < len(heads):
-        raise InvalidInputError(f"expected heads that cover {n_outputs} outputs in order, got {list(heads)}")
+        raise InvalidInputError(f"expected heads that cover {plural(n_outputs, 'output')} in order, got {list(heads)}")

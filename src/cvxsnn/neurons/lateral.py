@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from .exact import INPUT_UNIT, snap_inputs
 from .layer import HiddenLayer, LayerState
 from .lif import fire
@@ -130,8 +131,9 @@ class LateralLayer(HiddenLayer):
         object.__setattr__(self, "views", views)
         if self.n_sources is None or self.n_sources % len(views):
             raise InvalidInputError(
-                f"expected taps that read {len(views)} views of the inputs, got {self.n_sources} sources: pass source, "
-                "delay and n_sources, the number of views times that of features"
+                f"expected taps that read {plural(len(views), 'view')} of the inputs, got "
+                f"{plural(self.n_sources or 0, 'source')}: pass source, delay and n_sources, the "
+                "number of views times that of features"
             )
         for name, low, high in (("group", 0, self.width), ("statistics", -1, 2 ** len(STATISTICS) - 1)):
             value = self._expand(name)

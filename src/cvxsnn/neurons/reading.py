@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..core import gpu
 from ..core.checks import Array
+from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..data.sequences import Sequences, similar_lengths
 from .exact import snap_inputs
@@ -67,7 +68,12 @@ def roll_statistics(
     # The narrowest type that holds the number of steps.
     dtype = torch.uint8 if sequences.n_steps < 2**8 else torch.int16 if sequences.n_steps < 2**15 else torch.int32
     n_bytes = len(columns) * n_samples * dtype.itemsize
-    check_fits(n_bytes, sequences.device, f"{len(columns):,} columns of {n_samples:,} rows", "use fewer neurons")
+    check_fits(
+        n_bytes,
+        sequences.device,
+        f"{plural(len(columns), 'column')} of {plural(n_samples, 'row')}",
+        "use fewer neurons",
+    )
     numbers = torch.empty(len(columns), n_samples, dtype=dtype, device=sequences.device)
     if isinstance(top, LateralLayer) and not lower and not gpu.is_gpu(sequences.device):
         _scan(top, sequences, statistics, columns, numbers)

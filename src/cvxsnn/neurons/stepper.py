@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..data.sequences import as_inputs
 from .exact import ScratchArrays, input_levels, snap_inputs
@@ -64,7 +65,9 @@ class Stepper:
         if not layer.has_delays:
             return state
         shape = (1, n_samples, layer.max_delay, layer.n_values)
-        check_fits(8 * math.prod(shape), layer.weight.device, f"the last {layer.max_delay:,} steps of all sequences")
+        check_fits(
+            8 * math.prod(shape), layer.weight.device, f"the last {plural(layer.max_delay, 'step')} of all sequences"
+        )
         return state._replace(history=torch.zeros(shape, dtype=torch.float64, device=layer.weight.device))
 
     def step(self, state: Sequence[LayerState], inputs: Array) -> tuple[tuple[LayerState, ...], Tensor]:

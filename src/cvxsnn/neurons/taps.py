@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import Sequences
 from .layer import MAX_DELAY, HiddenLayer, Layer, check_whole, with_taps
 
@@ -102,12 +103,13 @@ class Taps:
         sequences = Sequences.of(inputs)
         if sequences.n_features != self.n_sources:
             raise InvalidInputError(
-                f"expected sequences of {self.n_sources} features, which these taps read, got {sequences.n_features}"
+                f"expected sequences of {plural(self.n_sources, 'feature')}, which these taps read, got "
+                f"{sequences.n_features}"
             )
         if max(self.delay) >= sequences.n_steps:
             raise InvalidInputError(
-                f"expected delays shorter than the sequences of {sequences.n_steps} steps, got {max(self.delay)}: "
-                "leave out taps that always read zero"
+                f"expected delays shorter than the sequences of {plural(sequences.n_steps, 'step')}, got "
+                f"{max(self.delay)}: leave out taps that always read zero"
             )
         values = sequences.inputs
         lifted = values.new_zeros(*values.shape[:2], len(self))
@@ -132,7 +134,7 @@ class Taps:
             kind = "with" if layer.has_delays else "without"
             raise InvalidInputError(
                 f"expected a layer without delays that reads {len(self)} values, one per tap, got one {kind} delays "
-                f"that has {layer.n_taps} weights per neuron"
+                f"that has {plural(layer.n_taps, 'weight')} per neuron"
             )
         tensors: dict[str, Any] = {
             name: torch.tensor(values, dtype=torch.int32, device=layer.weight.device)[:, None]

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..convex import RegularizationPath, Solution
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
-from ..core.formatting import round_up
+from ..core.formatting import plural, round_up
 from ..dictionary import DictionaryHealth
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import as_the_network_reads, network_of
@@ -203,8 +203,8 @@ def plot_receptive_field(
         raise InvalidInputError(f"expected a neuron from 0 to {n_neurons - 1} of layer {layer}, got {neuron!r}")
     if feature_shape is not None and math.prod(feature_shape) != chosen.n_inputs:
         raise InvalidInputError(
-            f"expected a feature_shape of {chosen.n_inputs} features in all, such as (1, {chosen.n_inputs}), got "
-            f"{feature_shape!r}"
+            f"expected a feature_shape of {plural(chosen.n_inputs, 'feature')} in all, such as (1, "
+            f"{chosen.n_inputs}), got {feature_shape!r}"
         )
     field = receptive_field(chosen, neuron).numpy()
     axes = axes or plt.subplots(figsize=(7, 3.4), layout="constrained")[1]

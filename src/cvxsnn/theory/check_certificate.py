@@ -82,6 +82,11 @@ def expect(holds: bool, message: str) -> None:
 # ---- the file --------------------------------------------------------------------------------------------------------
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 class Search(NamedTuple):
     """A search of boxes, as listed in a file."""
 
@@ -130,7 +135,8 @@ class ProofFile(NamedTuple):
             f"{f'reset by thresholds {threshold}' if self.resets else 'not reset'}, read out as {self.readout!r}\n"
             f"objective: {self.loss} loss, L1 penalty of strength {float(self.strength)!r}, "
             f"{'with' if self.has_intercept else 'without'} intercept\n"
-            f"data: {n_samples} sequences, {n_steps} steps, {n_features} features, {len(self.targets[0])} outputs"
+            f"data: {counted(n_samples, 'sequence')}, {counted(n_steps, 'step')}, {counted(n_features, 'feature')}, "
+            f"{counted(len(self.targets[0]), 'output')}"
         )
 
 
@@ -849,9 +855,10 @@ def judge(path: str, limit: int) -> tuple[int, str]:
         return 2, "NOT CHECKED: the file needs more memory or depth than there is"
     except KeyboardInterrupt:
         return 130, "NOT CHECKED: interrupted"
+    boxes = "1 box covers" if found.n_boxes == 1 else f"{found.n_boxes} boxes cover"
     return 0, (
         f"{statement}\n"
-        f"checked: {found.n_boxes} boxes cover all neurons of the family\n"
+        f"checked: {boxes} all neurons of the family\n"
         f"objective of the network:  {shown(found.primal, ROUND_CEILING)}\n"
         f"no network is below:       {shown(found.bound, ROUND_FLOOR)}\n"
         f"relative gap:              {relative_gap(found)}"

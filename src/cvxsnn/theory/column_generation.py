@@ -16,6 +16,7 @@ from ..convex.losses import Loss
 from ..convex.penalties import GroupL2, Penalty, check_prices, check_strengths, make_penalty
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.seeds import child_generator
 from ..data.sequences import as_inputs
 from ..dictionary import Readout, build_dictionary
@@ -214,7 +215,7 @@ def solve_complete(
         if problem.n_outputs > 1 and isinstance(problem.penalty, GroupL2) and l2_strength:
             raise InvalidInputError(
                 f"expected one output, or penalty 'l1', 'group' or 'elastic-net' for an optimum over all neurons, got "
-                f"{problem.n_outputs} outputs with penalty {problem.penalty.name!r}"
+                f"{plural(problem.n_outputs, 'output')} with penalty {problem.penalty.name!r}"
             )
         solution = solve(problem, _SETTINGS.solver_share * tol)
         if best is None or solution.certificate.primal < best[0]:

@@ -11,6 +11,7 @@ from ..convex import Certificate, certify_with_bound
 from ..convex.certificate import checked_certificate
 from ..convex.penalties import check_prices
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
 from ..neurons import NEURON_MODELS, LIFLayer, Taps, ThresholdLayer, roll_out
@@ -127,7 +128,7 @@ def certify_complete(
     primal = proof.certify(data, problem).primal
     if len(proof.dual_point) != n_rows:
         raise InvalidInputError(
-            f"expected the {len(proof.dual_point)} rows that the model was trained on, got {n_rows}"
+            f"expected the {plural(len(proof.dual_point), 'row')} that the model was trained on, got {n_rows}"
         )
     limits: dict[str, Any] = {"max_boxes": max_boxes, "max_seconds": max_seconds}
     parts = [

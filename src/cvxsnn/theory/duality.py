@@ -6,6 +6,7 @@ from ..convex import ConvexProblem, Solution, solve
 from ..convex.penalties import L1, GroupL2
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..network.reconstruction import reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..network.weight_decay import rescale_hidden, weight_decay_objective
@@ -100,7 +101,8 @@ def verify_strong_duality(
     if type(problem.simplified().penalty) is not (L1 if problem.n_outputs == 1 else GroupL2):
         raise InvalidInputError(
             "expected one output with the penalty 'l1', or the penalty 'group', got "
-            f"{problem.n_outputs} outputs with {problem.penalty.name!r}: other penalties stand for no weight decay"
+            f"{plural(problem.n_outputs, 'output')} with {problem.penalty.name!r}: other penalties stand for no "
+            "weight decay"
         )
     if problem.intercept:
         raise InvalidInputError("expected a problem without intercept: the networks of the theorem have none")

@@ -12,6 +12,7 @@ import torch
 
 from ..core.checks import Array, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError, RealisationError
+from ..core.formatting import plural
 from ..data.sequences import as_inputs
 from ..dictionary import Readout, SpikeDictionary, build_dictionary
 from ..neurons import HiddenLayer, ThresholdLayer
@@ -438,7 +439,9 @@ def _cat(layers: list[HiddenLayer], axis: int) -> HiddenLayer:
 def _check_realised(dictionary: SpikeDictionary, n_patterns: int) -> None:
     """Check that the witnesses, which were rolled out to build the dictionary, produced as many atoms as patterns."""
     if dictionary.n_atoms != n_patterns:
-        raise RealisationError(f"expected {n_patterns} patterns from their witnesses, got {dictionary.n_atoms}")
+        raise RealisationError(
+            f"expected {plural(n_patterns, 'pattern')} from their witnesses, got {dictionary.n_atoms}"
+        )
 
 
 def _check_estimate(estimate: int, max_patterns: int) -> None:

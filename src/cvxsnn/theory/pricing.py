@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..dictionary import Dictionary
 from ..dictionary.base import parse_readout
 from .box_search import BoxSearch
@@ -136,7 +137,9 @@ def price(
     if exempt is not None:
         n_rows = parse_readout(check_complete_readout(exempt.readout)).n_rows(events.n_samples, events.n_steps)
         if exempt.n_rows != n_rows:
-            raise InvalidInputError(f"expected atoms on the same sequences, of {n_rows} rows, got {exempt.n_rows}")
+            raise InvalidInputError(
+                f"expected atoms on the same sequences, of {plural(n_rows, 'row')}, got {exempt.n_rows}"
+            )
         if weights.shape[2] != 1:
             raise InvalidInputError(f"expected one output for a search with exempt atoms, got {weights.shape[2]}")
         return Price(*search_cones(events, weights[:, :, 0], enough, max_boxes, deadline, n_found, exempt))

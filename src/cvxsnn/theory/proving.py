@@ -15,6 +15,7 @@ from ..convex.certificate import checked_certificate
 from ..convex.losses import Loss
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import TrainingSet, as_inputs
 from ..dictionary import Readout, build_dictionary
 from ..network.reconstruction import Proof
@@ -264,7 +265,7 @@ def prove_proof(
     ):
         raise InvalidInputError(
             "expected a model of one head with the L1 penalty, on sequences of equal weight, for a certificate "
-            f"in a file, got penalty {proof.penalty.name!r} and {proof.coef.shape[1]} outputs: fit with "
+            f"in a file, got penalty {proof.penalty.name!r} and {plural(proof.coef.shape[1], 'output')}: fit with "
             "penalty='l1' and without sample weights"
         )
     return prove_complete(

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..core.seeds import check_seed, child_generator
 from ..data.sequences import Sequences
@@ -232,14 +233,14 @@ class Delayed(Family):
         grid = self._plans[0].feature_shape
         if grid is not None and (len(grid) != 2 or math.prod(grid) != n_features):
             raise InvalidInputError(
-                f"expected feature_shape to be the rows and columns of {n_features} features, got "
+                f"expected feature_shape to be the rows and columns of {plural(n_features, 'feature')}, got "
                 f"{self.feature_shape!r}"
             )
         for plan in self._plans:
             if plan.max_delay is not None and plan.max_delay >= n_steps:
                 raise InvalidInputError(
-                    f"expected a max_delay below the {n_steps} steps of the training sequences, got {plan.max_delay}: "
-                    "a tap with a longer delay would never read anything"
+                    f"expected a max_delay below the {plural(n_steps, 'step')} of the training sequences, got "
+                    f"{plan.max_delay}: a tap with a longer delay would never read anything"
                 )
             if plan.differenced and (n_steps == 1 or plan.max_delay == 0):
                 raise InvalidInputError(

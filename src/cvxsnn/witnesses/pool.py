@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..core.checks import Array, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.seeds import check_seed, child_seed
 from ..data.sequences import Sequences
 from .families import as_family, sample_witnesses
@@ -82,7 +83,9 @@ class WitnessPool:
             )
         sequences = Sequences.of(self.inputs)
         if sequences.n_features != self.n_features:
-            raise InvalidInputError(f"expected inputs of {self.n_features} features, got {sequences.n_features}")
+            raise InvalidInputError(
+                f"expected inputs of {plural(self.n_features, 'feature')}, got {sequences.n_features}"
+            )
         return Calibration.of(sequences, n_calibration, child_seed(self.seed, "pool", "calibration"))
 
     @property

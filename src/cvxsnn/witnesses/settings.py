@@ -15,6 +15,7 @@ import torch
 
 from ..core.checks import Array, check_number, check_positive_int
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import Sequences
 from .witness_set import WitnessSet
 
@@ -269,7 +270,7 @@ class LayerSetting(NamedTuple):
         is_listed = is_list(value) and (not self.is_tuple or any(item is None or is_list(item) for item in value))
         values = list(value) if is_listed else [value, *[None if self.is_of_first else value] * (n_layers - 1)]
         if len(values) != n_layers:
-            raise InvalidInputError(f"expected {name} for each of {n_layers} layers, got {len(values)}")
+            raise InvalidInputError(f"expected {name} for each of {plural(n_layers, 'layer')}, got {len(values)}")
         return [self.check(name, item) for item in values]
 
 

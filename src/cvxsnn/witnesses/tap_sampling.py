@@ -19,11 +19,12 @@ from torch.nn.functional import pad
 
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
 from ..data.sequences import Sequences, similar_lengths
 from ..neurons import NEURON_MODELS, HiddenLayer, roll_out
-from ..neurons.exact import snap_inputs, snap_weights
+from ..neurons.exact import input_levels, product_dtype, snap_inputs, snap_weights
 from ..neurons.layer import MAX_DELAY
 from ..neurons.tap_kernel import sorted_membranes
 from ..neurons.taps import last_window
@@ -62,6 +63,7 @@ class Calibration:
             generator = child_generator(seed, "delayed", "calibration")
             chosen = np.sort(generator.choice(n_samples, n_calibration, replace=False))
         subset = sequences.take(torch.from_numpy(chosen).to(sequences.device)).to("cpu")
+        product_dtype(1.0, input_levels(subset.inputs))  # no neuron can read larger inputs
         return cls(Sequences(snap_inputs(subset.inputs), subset.lengths))
 
     @cached_property
@@ -317,7 +319,8 @@ def _box(sampler: TapSampler) -> tuple[Integers, Integers]:
     n_delays, period = sampler.max_delay + 1, plan.period
     if period is not None and period > n_delays:
         raise InvalidInputError(
-            f"expected a period of at most {n_delays} steps, max_delay + 1, got {period}: pass a longer max_delay"
+            f"expected a period of at most {plural(n_delays, 'step')}, max_delay + 1, got {period}: pass a longer "
+            "max_delay"
         )
     delays = (n_delays,) if period is None else (n_delays // period, period)
     shape = (*delays, *(plan.feature_shape or (sampler.n_inputs,)))

@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import stack_layers
 
@@ -75,8 +76,8 @@ class WitnessSet:
         for lower, upper in zip(self.layers, self.layers[1:], strict=False):
             if upper.n_inputs != lower.width or upper.n_subnetworks != lower.n_subnetworks:
                 raise InvalidInputError(
-                    f"expected a layer for {lower.n_subnetworks} subnetworks that reads {lower.width} spikes, got one "
-                    f"for {upper.n_subnetworks} that reads {upper.n_inputs}"
+                    f"expected a layer for {plural(lower.n_subnetworks, 'subnetwork')} that reads "
+                    f"{plural(lower.width, 'spike')}, got one for {upper.n_subnetworks} that reads {upper.n_inputs}"
                 )
 
     @property

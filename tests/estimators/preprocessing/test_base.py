@@ -30,9 +30,9 @@ each = pytest.mark.parametrize("transformer", TRANSFORMERS, ids=str)
 @each
 def test_arrays_tensors_and_lists_come_back_as_such_with_equal_values(transformer):
     array = clone(transformer).fit_transform(SEQUENCES)
-    tensor = clone(transformer).fit_transform(torch.from_numpy(SEQUENCES))
+    tensor = clone(transformer).fit_transform(torch.tensor(SEQUENCES))
     arrays = clone(transformer).fit_transform(list(SEQUENCES))
-    tensors = clone(transformer).fit_transform([torch.from_numpy(part) for part in SEQUENCES])
+    tensors = clone(transformer).fit_transform([torch.tensor(part) for part in SEQUENCES])
     nested = clone(transformer).fit_transform(SEQUENCES.tolist())
     assert isinstance(array, np.ndarray)
     assert isinstance(tensor, torch.Tensor)
@@ -75,7 +75,8 @@ def test_clones_parameters_and_pickles(transformer):
 def test_frames_keep_their_columns_and_their_index():
     pandas = pytest.importorskip("pandas")
     index = pandas.date_range("2024-01-01", periods=4)
-    frames = [pandas.DataFrame(part, columns=["a", "b", "c"], index=index) for part in SEQUENCES]
+    # A table of pandas 2 is a view of its array.
+    frames = [pandas.DataFrame(part.copy(), columns=["a", "b", "c"], index=index) for part in SEQUENCES]
     frames[0].iloc[1, 2] = None
     imputer = SequenceImputer().fit(frames)
     filled = imputer.transform(frames)

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from ...core.errors import BudgetError
+from ...core.formatting import plural
 from ...core.memory import check_fits, dense_bytes
 from ..problem import ConvexProblem
 
@@ -215,7 +216,8 @@ def check_dense(problem: ConvexProblem, purpose: str) -> None:
     gib = dense_bytes(n_rows, n_atoms) / 2**30
     if gib > 4:
         raise BudgetError(
-            f"expected at most 4 GiB for {purpose}, but {n_rows:,} distinct rows × {n_atoms:,} atoms need {gib:.1f} "
+            f"expected at most 4 GiB for {purpose}, but {plural(n_rows, 'distinct row')} × {plural(n_atoms, 'atom')} "
+            f"need {gib:.1f} "
             "GiB: use loss='squared_hinge' with penalty='l1', which works in blocks, or fewer witnesses"
         )
     check_fits(DENSE_COPIES * dense_bytes(n_rows, n_atoms), problem.dictionary.device, purpose)

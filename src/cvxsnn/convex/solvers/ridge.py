@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from ...core import gpu
+from ...core.formatting import plural
 from ...core.memory import available_bytes, check_fits, dense_bytes, symmetric_bytes
 from ...dictionary.products import assemble, self_product
 from ..certificate import bound_at, lower_bound, relative_gap
@@ -173,7 +174,7 @@ class RidgeSteps:
     ) -> None:
         if not is_streamed:
             n_rows, n_atoms = problem.dictionary.shape
-            purpose = f"{n_rows:,} rows × {n_atoms:,} atoms as numbers"
+            purpose = f"{plural(n_rows, 'row')} × {plural(n_atoms, 'atom')} as numbers"
             check_fits(dense_bytes(n_rows, n_atoms), problem.dictionary.device, purpose, "use fewer witnesses")
         self.problem, self.coef, self.intercept, self._deadline = problem, coef, intercept, deadline
         self.scores = problem.dictionary.matvec(coef) + intercept

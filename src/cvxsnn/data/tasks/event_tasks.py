@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ...core.checks import check_number
 from ...core.errors import DataFileError, InvalidInputError, first_line
+from ...core.formatting import plural
 from ...core.libraries import import_library
 from ...core.memory import check_fits
 from ..events import sequences_from_events
@@ -314,7 +315,7 @@ class _Recordings:
         factors = [1 if name == "p" else merge for name in sensor]
         shape = [-(-size // factor) for size, factor in zip(sensor.values(), factors, strict=True)]
         n_steps, n_channels = -(-duration // step), math.prod(shape)
-        purpose = f"{len(chosen):,} sequences of {n_steps:,} steps and {n_channels:,} channels"
+        purpose = f"{plural(len(chosen), 'sequence')} of {plural(n_steps, 'step')} and {plural(n_channels, 'channel')}"
         remedy = "pass a longer step, a shorter duration or a larger merge"
         check_fits(4 * len(chosen) * n_steps * n_channels, "cpu", purpose, remedy)
         inputs = np.empty((len(chosen), n_steps, n_channels), dtype=np.float32)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ...core.checks import check_positive_int, check_sequences
 from ...core.errors import InvalidInputError
+from ...core.formatting import plural
 from ...core.seeds import child_generator
 
 Targets = npt.NDArray[np.int64] | Mapping[str, npt.NDArray[np.int64]]
@@ -219,8 +220,8 @@ class Task:
             largest = {head: int(targets.max()) for head, targets in data.heads.items()}
             if data.n_features != self.train.n_features or largest.keys() != self.n_classes.keys():
                 raise InvalidInputError(
-                    f"expected {self.train.n_features} features and heads {sorted(self.n_classes)} in split {split!r}, "
-                    f"as in train and n_classes, got {data.n_features} and {sorted(largest)}"
+                    f"expected {plural(self.train.n_features, 'feature')} and heads {sorted(self.n_classes)} in split "
+                    f"{split!r}, as in train and n_classes, got {data.n_features} and {sorted(largest)}"
                 )
             if any(largest[head] >= n_classes for head, n_classes in self.n_classes.items()):
                 raise InvalidInputError(

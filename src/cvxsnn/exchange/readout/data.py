@@ -22,6 +22,7 @@ from ...convex.losses import LOSSES, Loss, Softmax
 from ...convex.objective import decide_class
 from ...core.checks import Array, as_array, as_tensor
 from ...core.errors import InvalidInputError
+from ...core.formatting import plural
 from ...dictionary import DenseDictionary, Dictionary, count_dictionary
 from .layers import LinearLayer
 from .result import ReadoutScore
@@ -119,8 +120,14 @@ def check_targets(targets: npt.NDArray[Any], n_outputs: int, loss: str) -> Targe
     if n_seen < 2:
         raise InvalidInputError("expected samples of at least two classes, got one class only")
     if n_outputs > 1 and n_seen < n_classes and loss != "softmax" and not is_regression:
-        raise InvalidInputError(f"expected all {n_classes} classes for loss {loss!r}, got {n_seen}: use loss='softmax'")
-    notes = [] if n_seen == n_classes else [f"only {n_seen} of {n_classes} classes occur in the targets"]
+        raise InvalidInputError(
+            f"expected all {plural(n_classes, 'class', 'classes')} for loss {loss!r}, got {n_seen}: use loss='softmax'"
+        )
+    notes = (
+        []
+        if n_seen == n_classes
+        else [f"only {n_seen} of {plural(n_classes, 'class', 'classes')} occur in the targets"]
+    )
     if loss == "softmax":
         return classes, Softmax(n_classes), classes, notes
     # One class against the rest for each of several outputs. The sign of a single one decides: the middle is zero.
@@ -132,7 +139,8 @@ def _check_lengths(inputs: Any, targets: Any) -> None:
     n_inputs, n_targets = (len(values) if np.ndim(values) else 0 for values in (inputs, targets))
     if n_inputs == 0 or n_inputs != n_targets:
         raise InvalidInputError(
-            f"expected one target per sample and at least one sample, got {n_inputs} samples and {n_targets} targets"
+            f"expected one target per sample and at least one sample, got {plural(n_inputs, 'sample')} and "
+            f"{plural(n_targets, 'target')}"
         )
 
 
@@ -230,7 +238,9 @@ def record(
         steps = runner.as_steps(calls, len(inputs))
         steps = steps[-1:] if readout == "last" else steps
         if n_steps not in (0, len(steps)):
-            raise InvalidInputError(f"expected sequences of one length, got {n_steps} and {len(steps)} steps: pad them")
+            raise InvalidInputError(
+                f"expected sequences of one length, got {n_steps} and {plural(len(steps), 'step')}: pad them"
+            )
         n_steps = len(steps)
         are_spikes = are_spikes and n_steps < 2**15 and bool(((steps == 0) | (steps == 1)).all())
         # Counts of spikes fit into two bytes.

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ...convex.objective import decide_class
 from ...core.errors import InvalidInputError, first_line
+from ...core.formatting import plural
 from .guard import reset_neurons
 from .layers import LinearLayer, first_argument
 
@@ -95,8 +96,8 @@ class ModelRunner:
             )
         else:
             raise InvalidInputError(
-                f"expected the layer to read {n_samples} samples at each step, or all steps at once, got {len(calls)} "
-                f"calls with shape {tuple(first.shape)}: pass run= to run the model another way"
+                f"expected the layer to read {plural(n_samples, 'sample')} at each step, or all steps at once, got "
+                f"{len(calls)} calls with shape {tuple(first.shape)}: pass run= to run the model another way"
             )
         return first if is_time_first else first.transpose(0, 1)
 
@@ -105,7 +106,7 @@ class ModelRunner:
         if self.decide is None:
             scores = self.scores(output, n_samples, n_outputs)
             return None if scores is None or (n_outputs == 1 and not self.has_sign) else decide_class(scores).cpu()
-        expected = f"expected decide to return one class for each of {n_samples} samples"
+        expected = f"expected decide to return one class for each of {plural(n_samples, 'sample')}"
         try:
             chosen = torch.as_tensor(self.decide(output)).cpu()
         except Exception as error:
