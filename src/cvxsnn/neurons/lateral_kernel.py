@@ -107,6 +107,7 @@ def scan_lateral(
     rows = values.permute(2, 0, 1).reshape(n_values, n_steps * n_samples)
     ends = np.full(n_samples, n_steps) if lengths is None else lengths.numpy().astype(np.int64)
     largest = rows.abs().amax(1).view(len(layer.views), -1).amax(1) / INPUT_UNIT
+    largest = largest.clamp_max(2.0**900)  # squares may overflow, and zero weights times infinity are no number
     needed = table.levels @ largest.numpy()
     dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
     narrow = needed <= (2.0**24 if torch.float32 in dtypes else -1.0)
