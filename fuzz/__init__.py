@@ -15,6 +15,7 @@ HUNTS: tuple[str, ...] = (
     "proofs",
     "refits",
     "resumed_proofs",
+    "scopes",
     "strangers",
 )
 """Modules of this package that have a HUNT."""
