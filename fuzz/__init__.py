@@ -13,6 +13,7 @@ HUNTS: tuple[str, ...] = (
     "outputs",
     "problems",
     "proofs",
+    "readouts",
     "refits",
     "resumed_proofs",
     "scopes",
