@@ -1,6 +1,7 @@
 """Hostile cases by the thousand: files, commands, data and problems that nobody would make on purpose."""
 
 HUNTS: tuple[str, ...] = (
+    "answers",
     "command_line",
     "data_files",
     "estimators",
@@ -12,8 +13,10 @@ HUNTS: tuple[str, ...] = (
     "outputs",
     "problems",
     "proofs",
+    "readouts",
     "refits",
     "resumed_proofs",
+    "scopes",
     "strangers",
 )
 """Modules of this package that have a HUNT."""

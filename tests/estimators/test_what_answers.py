@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 from estimators.samples import LABELS, SEQUENCES, THREE_LABELS
 from small_models import assert_close_certificates, classifier
@@ -11,6 +12,7 @@ from cvxsnn.core.errors import OtherDataWarning
 from cvxsnn.core.storage import read_tensors, write_tensors
 from cvxsnn.network import OutputHead
 
+LONG = np.random.default_rng(0).normal(size=(len(LABELS), 9, 2))
 EDITS = {
     "output weights": lambda network: network.weight.data.mul_(-3),
     "one output weight": lambda network: network.weight.data[3].add_(1e-9),
@@ -49,6 +51,24 @@ def test_a_network_that_was_changed_has_no_certificate(edit, tmp_path):
     assert_refused(load(tmp_path / "model"))
 
 
+def test_neurons_that_there_are_not_have_no_certificate():
+    model = fitted()
+    model.network_.neurons[-1] += 1000
+    with pytest.raises(InvalidInputError, match="nothing is proven about such a network"):
+        model.certify(SEQUENCES, THREE_LABELS)
+
+
+@pytest.mark.parametrize("scope", ["pool", "complete"])
+def test_a_file_says_no_more_of_other_neurons_than_its_witnesses(scope, tmp_path):
+    model = fitted()
+    save(model, tmp_path / "model")
+    tensors, header = read_tensors(tmp_path / "model", "model")
+    header["proof"]["certificate"] |= {"scope": scope, "n_witnesses": 1000}
+    write_tensors(tmp_path / "model", "model", tensors, header)
+    loaded = load(tmp_path / "model")
+    assert loaded.certificate_ == loaded.summary().certificate == model.certificate_
+
+
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_file_whose_network_is_not_that_of_its_proof_has_no_certificate(kind, tmp_path):
     model = fitted(**kind)
@@ -62,6 +82,13 @@ def test_a_file_whose_network_is_not_that_of_its_proof_has_no_certificate(kind, 
             changed = (tensors[name] == 0).to(tensors[name])  # valid for every parameter
             write_tensors(tmp_path / name, "model", tensors | {name: changed}, header)
             assert_refused(load(tmp_path / name))
+
+
+def test_inputs_whose_squares_overflow_are_refused():
+    model = SpikingClassifier(n_neurons=12, random_state=0).fit(LONG, LABELS)
+    assert model.network_.readout.startswith("mean+burst")  # lateral neurons, some of which read squares
+    with pytest.raises(InvalidInputError, match="fit into 53 bits"):
+        model.predict(1e200 * LONG)
 
 
 @pytest.mark.parametrize("labels", [LABELS, THREE_LABELS])

@@ -187,14 +187,16 @@ def read_proof(
     penalty = make_penalty(str(header["penalty"]))
     # Files that were written before there were elastic nets have no second strength.
     l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
-    stated = dict(header["certificate"])
-    primal, dual = check_number("primal", stated["primal"]), check_number("dual", stated["dual"])
+    values = dict(header["certificate"])
+    primal, dual = check_number("primal", values["primal"]), check_number("dual", values["dual"])
     if primal < dual <= primal + _ROUNDED * max(primal, 1e-3):
-        stated["dual"] = primal  # what is below a bound is proven, too
-    certificate = Certificate(**stated)
-    check_choice("scope", certificate.scope, ("sampled", "selected", "pool", "complete"))
-    if certificate.n_witnesses is not None:
-        check_positive_int("n_witnesses", certificate.n_witnesses)
+        values["dual"] = primal  # what is below a bound is proven, too
+    stated = Certificate(**values)
+    check_choice("scope", stated.scope, ("sampled", "selected", "pool", "complete"))
+    if stated.n_witnesses is not None:
+        check_positive_int("n_witnesses", stated.n_witnesses)
+    # A bound over more neurons holds for these; that it is one over more, nothing in the file shows.
+    certificate = Certificate(stated.primal, stated.dual, "selected" if witnesses.is_selection else "sampled")
     return Proof(
         witnesses=witnesses,
         objective=objective,

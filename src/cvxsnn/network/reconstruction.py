@@ -326,6 +326,11 @@ def _read_part(stack: tuple[HiddenLayer, ...], columns: Tensor, weight: Tensor, 
     if len(columns) == 0:
         return _ReadPart([], columns, weight)
     neurons, width = columns // n_windows, stack[-1].width
+    if int(columns[0]) < 0 or int(neurons[-1]) >= width * stack[-1].n_subnetworks:
+        raise InvalidInputError(
+            f"expected columns of {width * stack[-1].n_subnetworks} neurons, got {int(columns[0])} to "
+            f"{int(columns[-1])}: nothing is proven about such a network; fit again"
+        )
     layers, read = _compact(stack, neurons // width, neurons % width)
     return _ReadPart(layers, read * n_windows + columns % n_windows, weight)
 

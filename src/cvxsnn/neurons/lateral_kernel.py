@@ -222,6 +222,7 @@ def _rows_by_dtype(layer: LateralLayer, table: LateralTable, values: Tensor) -> 
     """Yield values as rows, in a dtype in which no sum of some bundles is rounded, and these bundles."""
     rows = values.permute(2, 0, 1).reshape(values.shape[2], -1).contiguous()
     largest = rows.abs().amax(1).view(len(layer.views), -1).amax(1) / INPUT_UNIT
+    largest = largest.clamp_max(2.0**900)  # squares may overflow, and zero weights times infinity are no number
     needed = table.levels @ largest.numpy()
     dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
     narrow = needed <= (2.0**24 if torch.float32 in dtypes else -1.0)
