@@ -36,6 +36,8 @@ class LateralTable:
         The first place in ``order`` of each bundle: neurons with the same taps, or a group that competes.
     competes : array of shape (n_bundles,), dtype bool
         Whether a bundle is a group.
+    lifts : array of shape (n_bundles,), dtype bool
+        Whether it is a group with biases, which float32 would round when they are added to sums.
     levels : array of shape (n_bundles, n_views)
         Sums of the absolute weights of each view in units of the lowest bit of a neuron, the largest of a bundle.
     source, delay, weight : Tensor of shape (n_neurons, n_taps)
@@ -47,6 +49,7 @@ class LateralTable:
     order: Array
     edges: Array
     competes: Array
+    lifts: Array
     levels: Array
     source: Tensor
     delay: Tensor
@@ -80,7 +83,8 @@ class LateralTable:
         largest = np.maximum.reduceat(levels.numpy()[order], starts)
         edges, competes = np.r_[starts, n_neurons], of_place[starts] > 0
         level = -layer.bias.flatten().cpu().numpy()
-        return cls(order, edges, competes, largest, source, delay, weight, level)
+        lifts = competes & np.logical_or.reduceat(level[order] != 0, starts)
+        return cls(order, edges, competes, lifts, largest, source, delay, weight, level)
 
 
 def scan_lateral(
@@ -109,7 +113,7 @@ def scan_lateral(
     largest = rows.abs().amax(1).view(len(layer.views), -1).amax(1) / INPUT_UNIT
     needed = table.levels @ largest.numpy()
     dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
-    narrow = needed <= (2.0**24 if torch.float32 in dtypes else -1.0)
+    narrow = (needed <= (2.0**24 if torch.float32 in dtypes else -1.0)) & ~table.lifts
     for dtype, bundles in ((torch.float32, np.flatnonzero(narrow)), (torch.float64, np.flatnonzero(~narrow))):
         if not len(bundles):
             continue
@@ -177,7 +181,7 @@ def _scan(  # type: ignore[no-untyped-def]
                     total = several[k, :here]
                     _sum_taps(total, values, at, row, shift, weight, starts[head + k], starts[head + k + 1])
                     lift = -level[members[k]]
-                    if lift != 0:
+                    if lift != 0:  # in float64, as in a roll-out
                         for i in range(here):
                             total[i] += lift
                 for offset in range(0, here, n_samples):
