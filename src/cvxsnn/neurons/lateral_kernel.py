@@ -73,7 +73,7 @@ class LateralTable:
         is_same = (source[at[1:]] == source[at[:-1]]) & (delay[at[1:]] == delay[at[:-1]])
         shares = (is_same & (weight[at[1:]] == weight[at[:-1]])).all(1).numpy()
         of_place = group[order]
-        joins = np.where(of_place[1:] > 0, of_place[1:] == of_place[:-1], shares & (of_place[:-1] == 0))
+        joins = np.where(of_place[1:] > 0, of_place[1:] == of_place[:-1], shares)
         starts = np.flatnonzero(np.r_[True, ~joins])
         # Weights are whole multiples of their neuron's lowest bit, and inputs of their unit.
         whole = (weight.T / weight_unit(weight.T, layer.weight_bits)).abs().to(torch.int64).T
