@@ -94,6 +94,53 @@ def threshold_spikes(layer, inputs):
     return spikes.reshape(n_samples, n_steps, -1)
 
 
+def lateral_views(inputs, views):
+    """What taps can read, (n_samples, n_steps, n_views * n_features): all on the grid of multiples of 2**-16."""
+    values = np.round(np.asarray(inputs, dtype=np.float64) * 2**16) / 2**16
+    changes = np.zeros_like(values)
+    changes[:, 1:] = values[:, 1:] - values[:, :-1]
+    seen = {"values": values, "changes": changes}
+    seen["squares"], seen["squared changes"] = (np.round(seen[name] ** 2 * 2**16) / 2**16 for name in seen)
+    return np.concatenate([seen[view] for view in views], axis=2)
+
+
+def lateral_spikes(layer, inputs):
+    """Spikes (n_samples, n_steps, n_neurons) of one lateral layer: signs of drives, and one winner of each group."""
+    values = lateral_views(inputs, layer.views)
+    spikes = np.zeros((*values.shape[:2], layer.n_subnetworks, layer.width), dtype=bool)
+    for t, k in np.ndindex(values.shape[1], layer.n_subnetworks):
+        drive = tap_drive(layer, k, values, t) + layer.bias[k].numpy()
+        spikes[:, t, k] = drive >= 0
+        for group in range(1, layer.width + 1):
+            members = np.flatnonzero(layer.group[k].numpy() == group)
+            spikes[:, t, k, members] = False
+            for i, rivals in enumerate(drive[:, members]):
+                if len(members):
+                    spikes[i, t, k, members[list(rivals).index(max(rivals))]] = True
+    return spikes.reshape(*values.shape[:2], -1)
+
+
+def train_numbers(train):
+    """The whole number of each statistic of one spike train."""
+    steps = np.flatnonzero(train)
+    runs = "".join("1" if fires else "0" for fires in train).split("0")
+    return {
+        "mean": len(steps),
+        "burst": max(map(len, runs)),
+        "root": len(steps),
+        "ever": int(len(steps) > 0),
+        "last": int(train[-1]),
+        "first": len(train) - steps[0] if len(steps) else 0,
+    }
+
+
+def train_entries(train):
+    """The entry of each statistic of one spike train: numbers times a rounded reciprocal of the number of steps."""
+    numbers, share = train_numbers(train), 1 / len(train)
+    entries = {name: numbers[name] * share for name in ("mean", "burst", "first")}
+    return {**entries, "root": np.sqrt(entries["mean"]), "ever": numbers["ever"], "last": numbers["last"]}
+
+
 def window_means(spikes, n_windows, lengths=None):
     """Means (n_samples, n_neurons * n_windows) of spikes (n_samples, n_steps, n_neurons) in windows of time."""
     lengths = [spikes.shape[1]] * len(spikes) if lengths is None else lengths

@@ -458,7 +458,7 @@ class _Engine:
         witnesses = witnesses.take_neurons(selection.neurons)
         problem = self._problem(program, witnesses, self.data)
         verdict = selection.verdict if is_ridge else self._best_point(program, problem)
-        n_neurons, n_rows, seconds = witnesses.n_witnesses, self._n_left(verdict), time.perf_counter() - begin
+        n_neurons, n_rows, seconds = len(selection.neurons), self._n_left(verdict), time.perf_counter() - begin
         self.trials.append(replace(trial, n_neurons=n_neurons, n_rows=n_rows, verdict=verdict, seconds=seconds))
         return _Judged(self.trials[-1], program, problem, witnesses)
 

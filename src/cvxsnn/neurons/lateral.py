@@ -226,6 +226,64 @@ class LateralLayer(HiddenLayer):
         """Refuse: the layer reads inputs, not neurons."""
         raise InvalidInputError("expected a layer above others, got lateral neurons, which read inputs")
 
+    def side_by_side(self) -> Self:
+        """Return the neurons of all subnetworks, one after the other, in one: each group competes for itself.
+
+        Returns
+        -------
+        LateralLayer
+            One subnetwork.
+        """
+        first = self.width * torch.arange(self.n_subnetworks, device=self.group.device)[:, None]
+        group = torch.where(self.group > 0, self.group + first, 0.0)
+        return super().side_by_side().with_tensors({"group": group.view(1, -1)})
+
+    def take_neurons(self, neurons: Tensor) -> Self:
+        """Return some neurons of each subnetwork. Their rivals stay in the layer, and nothing is read of them.
+
+        Parameters
+        ----------
+        neurons : Tensor of shape (n_chosen,), dtype int64
+            The neurons to keep; in rising order if any compete, since of equal drives the first wins.
+
+        Returns
+        -------
+        LateralLayer
+            These neurons, and others of their groups between them.
+        """
+        chosen = torch.zeros(self.n_subnetworks, self.width, dtype=torch.bool, device=self.weight.device)
+        chosen[:, neurons] = True
+        kept = self.needed_by(chosen).any(0).nonzero().squeeze(1)
+        if not bool(self.group[:, neurons].any()):
+            return super().take_neurons(neurons)
+        if not bool((neurons.diff() > 0).all()):
+            raise InvalidInputError("expected neurons that compete in rising order, got others: sort them first")
+        part = super().take_neurons(kept)
+        return part.with_tensors({"statistics": part.statistics * chosen[:, kept]})
+
+    def take_neuron(self, number: int | Tensor, subnetworks: Tensor | None = None) -> Self:
+        """Return the layer with a single neuron per subnetwork, which must not compete.
+
+        Parameters
+        ----------
+        number : int or Tensor of shape (n_chosen,)
+            The neuron to keep, per subnetwork.
+        subnetworks : Tensor of shape (n_chosen,), optional
+            The subnetworks to keep; all of them when not given.
+
+        Returns
+        -------
+        LateralLayer
+            A layer of width one.
+        """
+        single = super().take_neuron(number, subnetworks)
+        if single.has_groups:
+            raise InvalidInputError(
+                "expected neurons that work without the rest of their layer, got lateral neurons of groups, which "
+                "compete: choose neurons of no group, or rebuild with form='compact'"
+            )
+        return single
+
     def needed_by(self, needed: Tensor) -> Tensor:
         """Return some neurons and all others of their groups.
 

@@ -41,6 +41,8 @@ class LateralTable:
         which the second has the weights of the first with the other sign.
     rivals : array of shape (n_bundles,)
         The number of neurons of a group; 0 for bundles that do not compete.
+    lifts : array of shape (n_bundles,), dtype bool
+        Whether it is a group with biases, which float32 would round when they are added to sums.
     levels : array of shape (n_bundles, n_views)
         Sums of the absolute weights of each view in units of the lowest bit of a neuron, the largest of a bundle.
     source, delay, weight : Tensor of shape (n_neurons, n_taps)
@@ -56,6 +58,7 @@ class LateralTable:
     order: Array
     edges: Array
     rivals: Array
+    lifts: Array
     levels: Array
     source: Tensor
     delay: Tensor
@@ -87,7 +90,7 @@ class LateralTable:
         is_same = (source[at[1:]] == source[at[:-1]]) & (delay[at[1:]] == delay[at[:-1]])
         shares = (is_same & (weight[at[1:]] == weight[at[:-1]])).all(1).numpy()
         of_place = group.numpy()[order]
-        joins = np.where(of_place[1:] > 0, of_place[1:] == of_place[:-1], shares & (of_place[:-1] == 0))
+        joins = np.where(of_place[1:] > 0, of_place[1:] == of_place[:-1], shares)
         starts = np.flatnonzero(np.r_[True, ~joins])
         rivals = np.where(of_place[starts] > 0, np.diff(np.r_[starts, n_neurons]), 0)
         is_mirror = _mirrors(starts, rivals, at, source, delay, weight, layer.bias.flatten().cpu())
@@ -107,7 +110,8 @@ class LateralTable:
         shared_taps = torch.where(patterns >= 0, patterns // base, -1), torch.where(patterns >= 0, patterns % base, 0)
         level = -layer.bias.flatten().cpu().numpy()
         edges = np.r_[starts, n_neurons]
-        return cls(order, edges, rivals, largest, source, delay, own, number[shared], shared_taps, level)
+        lifts = (rivals > 0) & np.logical_or.reduceat(level[order] != 0, starts)
+        return cls(order, edges, rivals, lifts, largest, source, delay, own, number[shared], shared_taps, level)
 
 
 def _split(weight: Tensor, view: Tensor, n_views: int) -> Tensor:
@@ -225,7 +229,7 @@ def _rows_by_dtype(layer: LateralLayer, table: LateralTable, values: Tensor) -> 
     largest = largest.clamp_max(2.0**900)  # squares may overflow, and zero weights times infinity are no number
     needed = table.levels @ largest.numpy()
     dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
-    narrow = needed <= (2.0**24 if torch.float32 in dtypes else -1.0)
+    narrow = (needed <= (2.0**24 if torch.float32 in dtypes else -1.0)) & ~table.lifts
     for dtype, bundles in ((torch.float32, np.flatnonzero(narrow)), (torch.float64, np.flatnonzero(~narrow))):
         if len(bundles):
             yield rows.to(dtype), bundles
@@ -317,7 +321,7 @@ def _scan(  # type: ignore[no-untyped-def]
                     total = several[k, :here]
                     _sum_taps(total, values, at, row, shift, weight, starts[head + k], starts[head + k + 1])
                     lift = -level[members[k]]
-                    if lift != 0:
+                    if lift != 0:  # in float64, as in a roll-out
                         for i in range(here):
                             total[i] += lift
                 # The largest sums of the group, and the smallest, which are the largest of the group that mirrors it.

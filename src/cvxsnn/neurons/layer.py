@@ -299,6 +299,31 @@ class HiddenLayer(ABC):
         """
         return self.with_valid(lambda value: value[subnetworks])
 
+    def side_by_side(self) -> Self:
+        """Return the neurons of all subnetworks, one after the other, in one.
+
+        Returns
+        -------
+        HiddenLayer
+            One subnetwork; for layers that read the inputs, which all subnetworks share.
+        """
+        return self.with_valid(lambda value: value.movedim(0, -2).flatten(-2).unsqueeze(0).contiguous())
+
+    def take_neurons(self, neurons: Tensor) -> Self:
+        """Return some neurons of each subnetwork; not for layers whose neurons read each other.
+
+        Parameters
+        ----------
+        neurons : Tensor of shape (n_chosen,), dtype int64
+            The neurons to keep, in this order.
+
+        Returns
+        -------
+        HiddenLayer
+            A layer of the same neuron model.
+        """
+        return self.with_valid(lambda value: value[..., neurons.to(value.device)].contiguous())
+
     def take_neuron(self, number: int | Tensor, subnetworks: Tensor | None = None) -> Self:
         """Return the layer with a single neuron per subnetwork; not for layers whose neurons read each other.
 
@@ -532,10 +557,14 @@ def stack_layers(layers: Sequence[Layer]) -> Layer:
     if any(layer.has_delays for layer in layers):
         n_taps = max(layer.n_taps for layer in layers)
         layers = [with_taps(layer, n_taps) for layer in layers]
+    # Weights on grids of different fineness share the finest.
+    bits = max(layer.weight_bits for layer in layers)
+    first, *others = [{**layer.settings(), "weight_bits": bits} for layer in layers]
+    if any(settings != first for settings in others):
+        raise InvalidInputError(f"expected layers with equal settings to stack, got {first} and others")
     parts = [layer.tensors() for layer in layers]
     joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    # Weights on grids of different fineness share the finest.
-    return replace(layers[0], weight_bits=max(layer.weight_bits for layer in layers), **joined)
+    return replace(layers[0], weight_bits=bits, **joined)
 
 
 def with_taps(layer: Layer, n_taps: int) -> Layer:
@@ -550,7 +579,7 @@ def with_taps(layer: Layer, n_taps: int) -> Layer:
         "source": pad(source, missing),
         "delay": pad(delay, missing),
     }
-    return replace(layer, **tensors, n_sources=layer.n_inputs)
+    return replace(layer, **tensors, n_sources=layer.n_values)
 
 
 def check_whole(name: str, value: Tensor, shape: torch.Size, limit: int) -> Tensor:

@@ -245,11 +245,7 @@ class _OneStep(_Driven):
     @cached_property
     def _weights(self) -> ExactWeights:
         """The weights of the neurons, side by side in one subnetwork if all subnetworks read the same inputs."""
-
-        def side_by_side(value: Tensor) -> Tensor:
-            return value.movedim(0, -2).flatten(-2).unsqueeze(0).contiguous()
-
-        return exact_weights(self.layer.with_valid(side_by_side) if self.is_first else self.layer, self.levels)
+        return exact_weights(self.layer.side_by_side() if self.is_first else self.layer, self.levels)
 
     def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
         drive = self._weights.drive(last_window(self.layer.view(block), self.layer.max_delay, lengths), scratch)

@@ -146,6 +146,8 @@ class WitnessSet:
     def take_neurons(self, neurons: Tensor) -> Self:
         """Return some neurons of one layer; the recipe records which.
 
+        Of lateral neurons the rivals stay, and no statistics are read of them.
+
         Parameters
         ----------
         neurons : Tensor of shape (n_chosen,), dtype int64
@@ -162,8 +164,9 @@ class WitnessSet:
                 f"expected one subnetwork of one layer, whose neurons do not read each other, to choose neurons from, "
                 f"got {self!r}"
             )
-        chosen = layer.with_valid(lambda value: value[..., neurons.to(value.device)].contiguous())
-        return self._derived((chosen,), self._record("neurons", self.n_witnesses, neurons))
+        if len(self.provenance.recipe.get("neurons", ())) not in (0, layer.width):  # rivals have no number
+            raise InvalidInputError("expected a whole sample to choose from, got a part of one: choose all at once")
+        return self._derived((layer.take_neurons(neurons),), self._record("neurons", self.n_witnesses, neurons))
 
     def _record(self, name: str, number: int, chosen: slice | Tensor) -> Provenance:
         """Return the origin of a part, with the numbers of the chosen subnetworks or neurons."""
@@ -310,7 +313,7 @@ def _widened(layer: HiddenLayer, n_inputs: int, width: int) -> HiddenLayer:
     missing, below = width - layer.width, n_inputs - layer.n_inputs
     if not missing and not below:
         return layer
-    if layer.has_delays:  # the sources of taps stay valid among more inputs
+    if below and layer.has_delays:  # the sources of taps stay valid among more inputs
         layer, below = replace(layer, n_sources=n_inputs), 0
     tensors = {
         name: pad(value, (0, missing, 0, below)) if value.ndim == 3 else pad(value, (0, missing))
