@@ -134,9 +134,9 @@ REFUSED = {
         "infinite or above 1.8e308 in column 'x' of row 1",
     ),
     "a cell beyond float64": (
-        "id,time,x,kind\na,0,1e400,u\n",
+        "id,time,x,kind\na,0,1,u\na,1,1e400,u\n",
         LONG,
-        "infinite or above 1.8e308 in column 'x' of sequence 'a'",
+        "infinite or above 1.8e308 in column 'x' of sequence 'a'|numbers in column 'x', got '1e400' in row 1",
     ),
     "two columns of one name": ("x;x;kind\n1;2;u\n", Columns(label="kind"), "different names, got 'x' more than once"),
     "a row without label": (

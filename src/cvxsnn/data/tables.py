@@ -184,8 +184,8 @@ def numbers_of(table: Any, where: str = "row") -> npt.NDArray[np.float64]:
         is_number = [dtype.kind == "O" and isinstance(value, (Real, Decimal)) for value in column]
         texts = column[np.logical_not(is_number)].astype(str)
         if len(texts):
-            # One word in a file turns the numbers of its column into text: name the word.
-            is_word = import_library("pandas", "tables").to_numeric(texts, errors="coerce").isna()
+            # One word in a file turns the numbers of its column into text: name the word. To pandas 2, 1e400 is one.
+            is_word = ~np.isfinite(import_library("pandas", "tables").to_numeric(texts, errors="coerce"))
             index, text = next(iter(texts[is_word].items()), (texts.index[0], texts.iloc[0]))
             raise InvalidInputError(
                 f"expected numbers in column {name!r}, got {text!r} in "
