@@ -5,6 +5,7 @@ HUNTS: tuple[str, ...] = (
     "command_line",
     "data_files",
     "estimators",
+    "extremes",
     "lives",
     "metamorphic",
     "model_files",
