@@ -1,10 +1,12 @@
 """Hostile cases by the thousand: files, commands, data and problems that nobody would make on purpose."""
 
 HUNTS: tuple[str, ...] = (
+    "adversary",
     "answers",
     "command_line",
     "data_files",
     "estimators",
+    "extremes",
     "lives",
     "metamorphic",
     "model_files",

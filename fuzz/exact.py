@@ -79,8 +79,10 @@ class ExactProblem:
                 total += self._bound_of_part([(ExactHead(head.loss, head.weight, [targets]), [column])])
         return total
 
-    def imbalance(self, dual_point: Matrix) -> Decimal:
+    def imbalance(self, dual_point: Matrix, objective: Decimal) -> Decimal:
         """Return the largest sum of a dual point over the rows, as a share of its mass; of all classes for softmax.
+
+        Residuals of the squared loss that are nothing but rounding, beside the objective, have no balance.
 
         A class may have 1e-300 of the weight, so that its sum vanishes beside the errors of the others. The bound does
         not depend on it: it is that of a point which is balanced exactly.
@@ -91,6 +93,8 @@ class ExactProblem:
             masses = [sum(map(abs, own), ZERO) for own in duals]
             if head.loss == "softmax":
                 masses = [sum(masses, ZERO) + head.weight * sum(self.row_weight, ZERO)] * len(duals)
+            if head.loss == "squared":
+                masses = [mass + Decimal("1e-5") * (head.weight * objective).sqrt() for mass in masses]
             shares += [abs(sum(own, ZERO)) / (mass or ONE) for own, mass in zip(duals, masses, strict=True)]
             start += len(head.targets)
         return max(shares) if self.intercept else ZERO

@@ -35,8 +35,12 @@ _SECONDS, _HURRIED, _LATE = 0.5, 0.005, 5.0
 
 def case(rng: np.random.Generator, folder: Path) -> str:
     """Draw a program and check what the library proves about it."""
+    return check(Draw(rng))
+
+
+def check(draw: "Draw") -> str:
+    """Solve or certify a program, and compare with exact arithmetic."""
     torch.set_num_threads(1)
-    draw = _Draw(rng)
     try:
         problem = draw.problem()
         if draw.kind == "certify":
@@ -53,7 +57,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         return "refused"
 
 
-class _Draw:
+class Draw:
     """A program, drawn in one go so that a case is the same whatever the library does."""
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -199,7 +203,7 @@ class _Draw:
         )
 
 
-def _check_solve(draw: _Draw, problem: ConvexProblem) -> str:
+def _check_solve(draw: Draw, problem: ConvexProblem) -> str:
     begin = time.perf_counter()
     try:
         solution = solve(problem, draw.tol, draw.solver, max_seconds=draw.max_seconds)
@@ -223,7 +227,7 @@ def _check_solve(draw: _Draw, problem: ConvexProblem) -> str:
     return solution.status.name.lower()
 
 
-def _check_certify(draw: _Draw, problem: ConvexProblem) -> str:
+def _check_certify(draw: Draw, problem: ConvexProblem) -> str:
     """Certify random coefficients, with scores up to saturation, and random guesses of the dual point."""
     rng, shape = draw.rng, (problem.dictionary.n_atoms, problem.n_outputs)
     largest = problem.dictionary.largest_entry or 1.0
@@ -240,7 +244,7 @@ def _check_certify(draw: _Draw, problem: ConvexProblem) -> str:
 
 
 def _compare(
-    draw: _Draw,
+    draw: Draw,
     exact: ExactProblem,
     certificate: Certificate,
     coef: Matrix,
@@ -272,8 +276,8 @@ def _compare(
         raise found("lower bound above the objective")
     if objective - bound > gap:
         raise found("gap larger than stated")
-    if exact.imbalance(dual_point) > AGREEMENT:
-        raise found(f"dual point not balanced: {exact.imbalance(dual_point):.3g}")
+    if (imbalance := exact.imbalance(dual_point, objective)) > AGREEMENT:
+        raise found(f"dual point not balanced: {imbalance:.3g}")
     if not exact.l2_strength and exact.violation(dual_point) > ONE + AGREEMENT:
         raise found(f"dual point outside of the constraint: {exact.violation(dual_point):.12g}")
     if tol is not None and objective - bound > Decimal(tol) * objective * (1 + AGREEMENT):

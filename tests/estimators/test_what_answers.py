@@ -58,6 +58,15 @@ def test_neurons_that_there_are_not_have_no_certificate():
         model.certify(SEQUENCES, THREE_LABELS)
 
 
+@pytest.mark.parametrize("name", ["weight", "bias", "group", "statistics"])
+def test_neurons_without_values_have_no_certificate(name):
+    model = SpikingClassifier(n_neurons=12, random_state=0).fit(LONG, LABELS)
+    getattr(model.network_.stack[0], name).fill_(np.nan)
+    for use in (model.summary, lambda: model.certify(LONG, LABELS)):
+        with pytest.raises(InvalidInputError, match="expected"):
+            use()
+
+
 @pytest.mark.parametrize("scope", ["pool", "complete"])
 def test_a_file_says_no_more_of_other_neurons_than_its_witnesses(scope, tmp_path):
     model = fitted()

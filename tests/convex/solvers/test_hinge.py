@@ -7,7 +7,7 @@ from convex.reference import Reference
 from sklearn.svm import SVC
 from tolerances import CLARABEL, COORDINATE_DESCENT, ROUNDING
 
-from cvxsnn import ConvexProblem, certify, solve
+from cvxsnn import ConvergenceWarning, ConvexProblem, certify, solve
 from cvxsnn.convex.solvers import hinge
 
 
@@ -194,3 +194,15 @@ def test_more_atoms_than_rows_take_factors_of_the_size_of_the_rows(
         assert solution.has_converged
         assert len(solution.history) <= 40
     assert max(sizes) <= 40
+
+
+@pytest.mark.parametrize("l1_strength", [0.0, 5.6e-15])
+def test_a_tolerance_below_rounding_ends_where_nothing_is_left_to_follow(l1_strength):
+    """The products of the interior point vanish in float64 before the tolerance is reached."""
+    columns = np.ones((6, 7))
+    columns[2, :2] = columns[5, 3] = 0
+    penalty = {"penalty": "elastic-net", "l1_strength": l1_strength, "l2_strength": 0.02574, "intercept": True}
+    problem = ConvexProblem(columns, [1, 1, 0, 1, 1, 0], loss="hinge", **penalty)
+    with pytest.warns(ConvergenceWarning):
+        solution = solve(problem, 1e-15)
+    assert 0 <= solution.certificate.relative_gap < 1e-11

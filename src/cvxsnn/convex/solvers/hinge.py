@@ -296,6 +296,8 @@ class _State:
 
         products = (self.alpha * self.slack, beta * self.excess, upper * self.positive, lower * self.negative)
         mu = complementarity(self.positive, self.negative, self.slack, self.excess, self.alpha, self.pull)
+        if not mu > 0:  # rounding has used up the products, and nothing is left to follow
+            return False
         affine = solve(*(-product for product in products))
         step_p, step_d = self._steps(affine, beta, strength, penalised, 1.0)
         ahead = [value + step_p * d for value, d in zip(self._primal(), affine[:4], strict=True)]
