@@ -95,6 +95,15 @@ def test_products_and_parts_are_those_of_the_columns(lengths, monkeypatch):
     )
 
 
+def test_equal_sequences_have_no_column_that_varies():
+    dictionary, sequences = draw()
+    same = build_dictionary(
+        dictionary.witnesses, sequences.take(torch.zeros(37, dtype=torch.int64)), dictionary.readout
+    )
+    assert not same.unit.any()
+    assert (same.n_atoms, same.largest_entry) == (1, 0.0)
+
+
 def test_units_of_the_training_data_hold_for_other_data():
     dictionary, sequences = draw(lengths=LENGTHS)
     some = torch.arange(7)
