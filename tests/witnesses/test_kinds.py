@@ -206,7 +206,7 @@ def test_what_reads_models_of_kinds_works(model, tmp_path):
     assert operations.layers[1].n_multiply_accumulates == 40 * len(network.neurons)
     assert "lateral" in str(cs.network.summarise(network)) + str(model.summary(TASK)) + repr(model.proof_.witnesses)
     quantised = cs.exchange.quantise(network, bits=15)
-    assert torch.equal(cs.roll_out(quantised.network.layers, TASK, "all"), spikes)
+    assert torch.equal(cs.roll_out(quantised.layers, TASK, "all"), spikes)
     model.explore(TASK, LABELS).save(tmp_path / "page.html")
     assert "<html" in (tmp_path / "page.html").read_text()
     full = cs.reconstruct(cs.solve(model.proof_.problem(model.data_of_fit(TASK, LABELS))), form="full")
