@@ -98,6 +98,7 @@ def test_distance_neurons_fire_near_a_window_of_the_training_data():
                 at = t - int(delay[tap, neuron])
                 seen = values[:, at, source[tap, neuron]] if at >= 0 else np.zeros(40)
                 distance[:, t] += seen**2 - 2 * seen * window[tap]
+        assert abs(distance.min()) < 1e-3  # the window itself, in its sequence
         # The constant |s|² apart, and up to the rounding of squares to the grid.
         np.testing.assert_allclose((window**2).sum() - distance, drives[..., neuron], atol=n_taps * 2**-17)
         assert np.array_equal(spikes[..., neuron], drives[..., neuron] >= -float(layer.bias[0, neuron]))
@@ -255,8 +256,9 @@ def test_a_model_of_kinds_may_read_nothing():
 @pytest.mark.parametrize("sparsity", [20, "few"])
 def test_few_neurons_of_kinds_spike_as_among_all(sparsity):
     model = cs.SpikingClassifier(n_neurons=200, sparsity=sparsity, random_state=0).fit(TASK, LABELS)
-    assert model.history_[-1].n_neurons == model.network_.n_active <= (20 if sparsity == 20 else 200)
-    assert model.certificate_.scope == ("selected" if sparsity == 20 else model.certificate_.scope)
+    if sparsity == 20:
+        assert model.history_[-1].n_neurons == model.network_.n_active == 20
+        assert model.certificate_.scope == "selected"
     whole = {**model.proof_.witnesses.provenance.recipe}
     chosen = whole.pop("neurons", None)
     if chosen is not None:
