@@ -10,6 +10,7 @@ import pytest
 import torch
 from gpu_stand_in import paths_of_the_cpu
 from layers import draw_stack
+from neurons.stacks import draw_lateral
 from small_models import BRIEF, classes_of, classifier, make_lists, make_sequences
 from tolerances import CERTIFIED_AGAIN, FLOAT64_MEAN, REFITTED, ROUNDING
 from torch import nn
@@ -31,6 +32,9 @@ from cvxsnn.fitting.surrogate.trainer import SurrogateJob, train_jobs
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.neurons import count_spikes
 from cvxsnn.neurons.lif import LIFLayer
+from cvxsnn.neurons.reading import roll_statistics
+from cvxsnn.neurons.statistics import STATISTICS
+from cvxsnn.witnesses.kinds import KINDS, readout_of
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device; run on a machine with one")
@@ -124,6 +128,55 @@ def test_neurons_with_delays_spike_on_cuda_as_on_the_cpu(n_samples, has_lengths)
         with paths_of_the_cpu():
             expected = count_spikes(layers, sequences, n_windows)
         assert torch.equal(count_spikes(layers, sequences.to(DEVICE), n_windows).cpu(), expected)
+
+
+@pytest.mark.parametrize("has_lengths", [False, True])
+def test_lateral_neurons_spike_and_are_counted_on_cuda_as_on_the_cpu(has_lengths):
+    generator = torch.Generator().manual_seed(0)
+    real = torch.randn(90, 12, 5, generator=generator, dtype=torch.float64)
+    lengths = torch.from_numpy(np.random.default_rng(0).integers(1, 13, 90)) if has_lengths else None
+    # Whole numbers, so that rivals have equal drives.
+    for layer, inputs in ((draw_lateral(), real), (draw_lateral(weight_bits=2, bias=0.0), real.round())):
+        sequences = Sequences(inputs, lengths)
+        for steps in ("last", "all"):
+            with paths_of_the_cpu():
+                expected = cs.roll_out([layer], sequences, steps)
+            assert torch.equal(cs.roll_out([layer], sequences.to(DEVICE), steps).cpu(), expected)
+        with paths_of_the_cpu():
+            numbers = roll_statistics([layer], sequences, STATISTICS)
+        found = roll_statistics([layer.to(DEVICE)], sequences.to(DEVICE), STATISTICS)
+        assert found.device.type == DEVICE
+        assert torch.equal(found.cpu(), numbers)
+
+
+def test_kinds_on_cuda_are_the_neurons_and_the_columns_of_the_cpu():
+    inputs = np.random.default_rng(0).normal(size=(60, 20, 3))
+    family = {"kinds": tuple(KINDS), "n_witnesses": 120}
+    with paths_of_the_cpu():
+        here = cs.witnesses.sample_witnesses(family, inputs)
+        expected = cs.build_dictionary(here, inputs, readout_of(tuple(KINDS)))
+    there = cs.witnesses.sample_witnesses({**family, "device": DEVICE}, inputs)
+    for name, value in there.layers[0].tensors().items():
+        assert value.device.type == DEVICE
+        assert torch.equal(value.cpu(), here.layers[0].tensors()[name])
+    found = cs.build_dictionary(there, torch.from_numpy(inputs).to(DEVICE), readout_of(tuple(KINDS)))
+    assert torch.equal(found.numbers.cpu(), expected.numbers)
+    # Standard deviations are rounded elsewhere, so a unit near the edge of its interval may be the next power of two.
+    assert (found.unit.cpu() == expected.unit).double().mean() > 0.98
+
+
+@pytest.mark.parametrize("kind", ["equal", "unequal"])
+def test_a_model_of_kinds_fitted_on_cuda_is_certified_and_predicts_as_on_the_cpu(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(12, 25, 60) if kind == "unequal" else np.full(60, 24)
+    y = np.arange(60) % 2
+    X = [rng.normal(size=(n, 2)) + label * np.sin(np.arange(n))[:, None] for n, label in zip(lengths, y, strict=True)]
+    model = cs.SpikingClassifier(n_neurons=120, random_state=0, device=DEVICE).fit(X, y)
+    assert model.certificate_.relative_gap <= 1e-6
+    assert model.certify(X, y).primal == pytest.approx(model.certificate_.primal, rel=CERTIFIED_AGAIN)
+    cs.save(model, tmp_path / "model.safetensors")
+    scores = cs.load(tmp_path / "model.safetensors").decision_function(X)
+    assert np.allclose(scores, model.decision_function(X), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("readout", ["last", "all", "mean", "windows-2"])

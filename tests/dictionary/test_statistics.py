@@ -95,6 +95,22 @@ def test_products_and_parts_are_those_of_the_columns(lengths, monkeypatch):
     )
 
 
+def test_rows_of_other_lengths_are_not_equal_although_their_counts_are():
+    witnesses = WitnessSet((draw_lateral(3, 1, 1, bias=-1e3),), Provenance("pretrained"))
+    sequences = Sequences(torch.zeros(4, 3, 1), np.array([1, 2, 1, 3]))
+    dictionary = build_dictionary(witnesses, sequences, "mean+burst")
+    naive.assert_groups_equal(dictionary.group_rows(), np.array([[1], [2], [1], [3]]))
+
+
+def test_equal_sequences_have_no_column_that_varies():
+    dictionary, sequences = draw()
+    same = build_dictionary(
+        dictionary.witnesses, sequences.take(torch.zeros(37, dtype=torch.int64)), dictionary.readout
+    )
+    assert not same.unit.any()
+    assert (same.n_atoms, same.largest_entry) == (1, 0.0)
+
+
 def test_units_of_the_training_data_hold_for_other_data():
     dictionary, sequences = draw(lengths=LENGTHS)
     some = torch.arange(7)

@@ -18,6 +18,7 @@ from ..dictionary.base import parse_readout
 from ..fitting import METHODS, Budget, Program, SurrogateSettings, Tuning
 from ..fitting.few import Sparsity
 from ..witnesses import Normal, Uniform, WitnessSet
+from ..witnesses.families import family_kind
 from ..witnesses.mixed import STEPS_FOR_DELAYS, mixtures_for
 from ..witnesses.tap_sampling import has_variation
 
@@ -288,6 +289,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         hidden, method = self._widths(), METHODS[self.method]
         if isinstance(self.witnesses, Mapping):
             family = self.witnesses
+            if "n_witnesses" in family_kind(family).__dataclass_fields__:  # one layer of neurons of several kinds
+                return {"n_witnesses": hidden[-1], **family}
             n_subnetworks = family.get("n_subnetworks", 1)
             if self.hidden is None and isinstance(n_subnetworks, int) and n_subnetworks > 1:
                 hidden = (max(1, hidden[0] // n_subnetworks),)  # n_neurons counts those of all subnetworks

@@ -78,12 +78,13 @@ def reconstruct(
             "to rebuild"
         )
     support, coef = solution.support, solution.coef[solution.support]
-    if len(support) == 0:  # a network needs at least one neuron, so keep one and read it with weight zero
-        support, coef = torch.zeros(1, dtype=torch.int64), solution.coef.new_zeros(1, solution.coef.shape[1])
-    columns = dictionary.column_of_atom[support.to(dictionary.column_of_atom.device)]
-    coef = coef * dictionary.units[support.to(dictionary.device)].to(coef)[:, None]
     parsed = parse_readout(dictionary.readout)
     n_windows = parsed.n_windows
+    columns = dictionary.column_of_atom[support.to(dictionary.column_of_atom.device)]
+    coef = coef * dictionary.units[support.to(dictionary.device)].to(coef)[:, None]
+    if len(support) == 0:  # a network needs at least one neuron, so keep one and read it with weight zero
+        columns = read_columns(witnesses.layers, parsed.statistics)[:1] if parsed.statistics else columns.new_zeros(1)
+        coef = solution.coef.new_zeros(1, solution.coef.shape[1])
     parts = ((head.name, head.loss.name, head.columns) for head in solution.problem.heads)
     heads = [OutputHead(name, loss, columns.start, columns.stop) for name, loss, columns in parts]
     if form == "full":
