@@ -34,6 +34,7 @@ BENCHMARKS = (
     "elastic",
     "solvers",
     "sparsity",
+    "ucr",
     "methods",
     "versions",
 )
@@ -53,6 +54,7 @@ def main() -> None:
         ["global_worth"],
         ["records_surrogate"],
         ["solvers"],
+        ["ucr"],
         ["methods"],
         ["versions"],
     ):  # these take options: solvers --help
