@@ -80,7 +80,7 @@ HUNT = Hunt(
     name="extremes",
     purpose="Convex programs with several extreme scales, or tolerances below rounding, as in `problems`.",
     case=case,
-    cases=20_000,
+    cases=6_000,
     short=40,
     seconds=30.0,
 )

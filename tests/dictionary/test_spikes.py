@@ -121,6 +121,12 @@ def test_rows_of_means_are_equal_only_if_all_digits_of_their_counts_are():
     assert dictionary.group_rows().inverse.tolist() == [0, 1, 2, 1]
 
 
+@pytest.mark.parametrize("n_atoms", [7, 8, 16])
+def test_a_single_row_of_means_is_a_group_of_its_own(n_atoms):
+    row = count_dictionary(torch.arange(n_atoms).expand(2, -1), 20).take_rows(torch.tensor([1]))
+    assert row.group_rows().counts.tolist() == [1]
+
+
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(200,), (200, 1), (200, 3)], ids=str)
 def test_rows_are_grouped_by_their_spikes_and_labels(dtype, shape):

@@ -372,4 +372,5 @@ class SpikeDictionary(Dictionary):
 def pad_words(counts: Tensor) -> Tensor:
     """Return counts with rows padded by zeros to whole 64-bit words, contiguous."""
     per_word = 8 // counts.element_size()
-    return pad(counts, (0, -counts.shape[1] % per_word)).contiguous()
+    padded = pad(counts, (0, -counts.shape[1] % per_word)).contiguous()
+    return padded.flatten().view(padded.shape)  # a single row counts as contiguous whatever its stride

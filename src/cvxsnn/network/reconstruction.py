@@ -233,8 +233,8 @@ class Proof:
         network : SpikingNetwork
             The network that predicts.
         """
-        for layer in network.layers:  # buffers may have been written to: the constructor checks their values
-            type(layer)(**layer.tensors(), **layer.settings())
+        for layer in network.layers:  # buffers may have been written to: this checks their values
+            layer.with_tensors(layer.tensors())
         readout, loss = parse_readout(self.objective.readout), self.objective.loss
         losses = loss if isinstance(loss, Mapping) else dict.fromkeys((head.name for head in network.heads), loss)
         own = _read_part(self.witnesses.layers, self.support, self.coef, readout.n_windows)
