@@ -530,7 +530,7 @@ class SpikingNetwork(nn.Module):
         shape = " → ".join(map(str, (self.n_features, *self.hidden)))
         longest = max(layer.max_delay for layer in self.layers)
         delays = f", delays up to {longest}" if longest else ""
-        read = f"{len(self.neurons)} {'neurons' if self.windows_read is None else 'windows of neurons'} read"
+        read = f"{len(self.neurons)} {parse_readout(self.readout).columns_are} read"
         sizes = f"{self.n_subnetworks} × ({shape}){delays}, {read} → {self.n_outputs}, {self.readout}"
         return f"{type(self).__name__}({sizes})"
 

@@ -20,6 +20,7 @@ from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural, round_up
 from ..dictionary import DictionaryHealth
+from ..dictionary.base import parse_readout
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import as_the_network_reads, network_of
 from ..network.spiking_network import SpikingNetwork
@@ -260,7 +261,7 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
         weight, columns = readout.coef, "atoms"
     else:
         network = network_of(readout)
-        weight, columns = network.weight, "neurons read" if network.n_windows == 1 else "windows of neurons read"
+        weight, columns = network.weight, f"{parse_readout(network.readout).columns_are} read"
     weight, total = weight.detach().cpu(), len(weight)
     weight = weight[weight.any(1)]
     n_used, n_outputs = weight.shape
