@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from ..convex import RegularizationPath, Solution
-from ..core.checks import Array
+from ..core.checks import Array, as_tensor
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural, round_up
 from ..dictionary import DictionaryHealth
@@ -445,7 +445,7 @@ def receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
 def _prepare(model: SpikingNetwork | Estimator, sequence: Array) -> tuple[SpikingNetwork, Tensor]:
     """Return a model's network, and a sequence as a batch that it reads."""
     network = network_of(model)
-    inputs = torch.as_tensor(as_the_network_reads(model, sequence))
+    inputs = as_tensor("sequence", as_the_network_reads(model, sequence))
     if inputs.ndim != 2 or inputs.shape[1] != network.n_features:
         raise InvalidInputError(
             f"expected one sequence of shape (n_steps, {network.n_features}), got shape {tuple(inputs.shape)}"
