@@ -48,7 +48,7 @@ def test_every_example_has_a_quick_run():
 def test_a_messy_table_becomes_a_model_that_predicts(tmp_path):
     printed = run_example("messy_table.py", tmp_path, *QUICK["messy_table.py"])
     assert float(re.search(r"other motors: (\S+)", printed)[1]) > 0.7
-    assert "Proven: no other weights for these 200 hidden neurons" in printed
+    assert re.search(r"Proven: no other weights for these \d+ hidden neurons", printed)
     assert {"motors.csv", "motors.safetensors", "messy_table.png"} <= {path.name for path in tmp_path.iterdir()}
 
 

@@ -20,6 +20,7 @@ import cvxsnn as cs
 from cvxsnn.cli.plan import Job
 from cvxsnn.cli.planning import Rates, make_plan
 from cvxsnn.convex import Objective
+from cvxsnn.core.formatting import plural
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences, window_of_step, window_shares
 from cvxsnn.dictionary import open_dictionary, stream_dictionary
@@ -274,7 +275,7 @@ def test_stepping_to_the_end_is_the_whole_sequence_to_the_bit(n_steps):
         features = torch.from_numpy(window_means(spikes.numpy(), 3, [n_steps] * 9))[:, network.columns]
         assert torch.equal(scores, features @ network.weight + network.intercept)
     assert torch.equal(scores, network(inputs))
-    refuse(f"expected the {n_steps} steps passed to start, got one more", network.step, state, inputs[:, 0])
+    refuse(f"expected the {plural(n_steps, 'step')} passed to start, got one more", network.step, state, inputs[:, 0])
     refuse("expected the number of steps in advance to read 'windows-3'", network.start, 9)
     refuse("n_steps to be a positive integer, got 0", network.start, 9, 0)
 
@@ -441,7 +442,7 @@ def test_estimators_refuse_windows_of_spikes_in_one_sentence():
         "expected readout to be 'mean', 'last' or 'windows-k'", classifier(readout="all").fit, lists, classes_of(lists)
     )
     rows = np.random.default_rng(0).normal(size=(20, 3))
-    refuse("at most 1 windows", classifier(readout="windows-2").fit, rows, np.arange(20) % 2)
+    refuse("at most 1 window,", classifier(readout="windows-2").fit, rows, np.arange(20) % 2)
 
 
 def test_a_file_without_windows_has_no_field_for_them(tmp_path):

@@ -5,12 +5,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from neurons.stacks import draw_inputs, draw_lateral
+from small_models import assert_one_sentence
 
-from cvxsnn import WitnessSet, build_dictionary, roll_out
+from cvxsnn import SpikingNetwork, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
+from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
+from cvxsnn.dictionary import PoolSpikes, stack_health
 from cvxsnn.dictionary.statistics import StatisticsDictionary
+from cvxsnn.network import OutputHead
 from cvxsnn.neurons.reading import read_columns
-from cvxsnn.witnesses import Provenance
+from cvxsnn.theory.lif_family import check_complete_readout
+from cvxsnn.witnesses import Provenance, WitnessPool
 
 READOUT = ("mean", "burst", "root", "ever", "last")
 KINDS = torch.tensor([3, 4, 8, 16])
@@ -109,6 +114,28 @@ def test_equal_sequences_have_no_column_that_varies():
     )
     assert not same.unit.any()
     assert (same.n_atoms, same.largest_entry) == (1, 0.0)
+
+
+@pytest.mark.parametrize("readout", ["burst", "mean+burst"])
+def test_statistics_are_refused_where_spikes_are_needed(readout):
+    witnesses = gaussian_witnesses(2, (8,), seed=0)
+    pool = WitnessPool(2, {"hidden": (8,)}, n_witnesses=8)
+    for call in (
+        lambda: stack_health(witnesses, draw_inputs(5, 4, 2), readout),
+        lambda: PoolSpikes(pool, Sequences(draw_inputs(5, 4, 2)), readout).block(0),
+        lambda: check_complete_readout(readout),
+    ):
+        with pytest.raises(InvalidInputError, match="expected readout 'last', 'all'") as caught:
+            call()
+        assert_one_sentence(caught.value)
+
+
+def test_a_network_says_how_many_statistics_it_reads():
+    witnesses = gaussian_witnesses(2, (8,), seed=0)
+    network = SpikingNetwork(
+        witnesses.layers, torch.ones(16, 1), [OutputHead("label", "squared", 0, 1)], readout="mean+burst"
+    )
+    assert "16 statistics of neurons read → 1, mean+burst" in repr(network)
 
 
 def test_units_of_the_training_data_hold_for_other_data():

@@ -154,6 +154,19 @@ def test_neurons_that_are_taken_spike_as_before_with_their_rivals_unread(seed, i
     assert part.width == 4 + sum(int(g) in rivals for i, g in enumerate(layer.group[0]) if i not in chosen.tolist())
 
 
+def test_few_neurons_keep_the_groups_of_a_wide_layer():
+    layer = draw(width=15, n_subnetworks=1, group=torch.arange(15)[None] // 3 * 2)
+    part, spikes = layer.take_neurons(torch.tensor([10, 14])), roll_out([layer], INPUTS, "all")[..., 9:]
+    assert part.group.tolist() == [[6, 6, 6, 8, 8, 8]]
+    for same in (part, part.with_tensors({}), part.side_by_side()):
+        assert torch.equal(roll_out([same], INPUTS, "all"), spikes)
+    twice = stack_layers([part, part])
+    assert torch.equal(roll_out([twice.side_by_side()], INPUTS, "all"), torch.cat((spikes, spikes), dim=2))
+    needed = torch.zeros(2, 6, dtype=torch.bool)
+    needed[0, 1] = needed[1, 5] = True
+    assert twice.needed_by(needed).int().tolist() == [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]]
+
+
 def test_parts_that_would_change_spikes_are_refused_in_one_sentence():
     group = torch.tensor([[1, 1, 0, 2, 2, 2, 0]])
     whole = WitnessSet((draw(width=7, n_subnetworks=1, group=group),), Provenance("pretrained"))
@@ -219,16 +232,16 @@ def test_layers_survive_pickling_and_conversion():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"group": 10}, "group in whole numbers from 0 to 9"),
-        ({"group": -1}, "group in whole numbers from 0 to 9"),
-        ({"group": 0.5}, "group in whole numbers from 0 to 9"),
+        ({"group": 2.0**31 + 1}, "group in whole numbers from 0 to 2147483648"),
+        ({"group": -1}, "group in whole numbers from 0 to"),
+        ({"group": 0.5}, "group in whole numbers from 0 to"),
         ({"statistics": 64}, "statistics in whole numbers from -1 to 63"),
         ({"statistics": 1.5}, "statistics in whole numbers from -1 to 63"),
         ({"views": ()}, r"views from 'values', 'changes', 'squares', 'squared changes', got \(\)"),
         ({"views": ("value",)}, "views from 'values'"),
         ({"views": 3}, "views from 'values'"),
         ({"views": VIEWS[:3]}, "taps that read 3 views of the inputs, got 8 sources"),
-        ({"source": None, "delay": None, "n_sources": None}, "taps that read 4 views of the inputs, got None sources"),
+        ({"source": None, "delay": None, "n_sources": None}, "taps that read 4 views of the inputs, got 0 sources"),
     ],
 )
 def test_what_is_no_lateral_layer_is_refused_in_one_sentence(change, message):

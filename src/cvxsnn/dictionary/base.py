@@ -57,6 +57,12 @@ class ParsedReadout:
             return "+".join(self.statistics)
         return self.kind if self.n_windows == 1 else f"windows-{self.n_windows}"
 
+    @property
+    def columns_are(self) -> str:
+        """What one column is, in the plural and for a person."""
+        parts = "statistics of " if self.kind == "statistics" else "windows of "
+        return ("" if self.n_windows == 1 else parts) + "neurons"
+
     def n_rows(self, n_samples: int, n_steps: int) -> int:
         """Return the rows of a dictionary: one per sample or, with readout "all", one per sample and step."""
         return n_samples * n_steps if self.kind == "all" else n_samples

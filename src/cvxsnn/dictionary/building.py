@@ -80,11 +80,24 @@ def build_dictionary(
     if inputs is None:
         raise InvalidInputError("expected inputs of shape (n_samples, n_steps, n_features) for the witnesses, got none")
     sequences = Sequences.of(inputs)
-    parsed.check_length(sequences.n_steps if sequences.lengths is None else int(sequences.lengths.max()))
     if parsed.kind == "statistics":
         _check_size(sequences)
         return StatisticsDictionary.roll(witnesses, sequences, parsed, unit)
-    return roll_dictionary(witnesses, sequences, str(parsed), memory_budget, chunk_bytes)
+    return build_spikes(witnesses, sequences, str(parsed), memory_budget, chunk_bytes)
+
+
+def build_spikes(
+    witnesses: WitnessSet,
+    inputs: Sequences | Array,
+    readout: Readout,
+    memory_budget: int = MEMORY_BUDGET,
+    chunk_bytes: int | None = None,
+) -> SpikeDictionary:
+    """Build a dictionary of spikes or of their means; statistics are refused."""
+    sequences = Sequences.of(inputs)
+    n_steps = sequences.n_steps if sequences.lengths is None else int(sequences.lengths.max())
+    parse_readout(readout).check_length(n_steps)
+    return roll_dictionary(witnesses, sequences, readout, memory_budget, chunk_bytes)
 
 
 def roll_dictionary(
@@ -96,6 +109,8 @@ def roll_dictionary(
 ) -> SpikeDictionary:
     """Build a dictionary without checking the number of windows: a shard may contain only short sequences."""
     parsed = parse_readout(readout)
+    if parsed.kind == "statistics":
+        raise InvalidInputError(f"expected readout 'last', 'all', 'mean' or windows for spikes, got {readout!r}")
     _check_size(sequences)
     if sequences.lengths is not None and parsed.kind == "all":
         raise InvalidInputError("expected readout 'last' or 'mean' for sequences of unequal length, got 'all'")
@@ -203,7 +218,7 @@ def stack_health(
     [16, 32]
     """
     stacks = [replace(witnesses, layers=witnesses.layers[:depth]) for depth in range(1, len(witnesses.layers) + 1)]
-    return tuple(build_dictionary(stack, inputs, readout).health() for stack in stacks)
+    return tuple(build_spikes(stack, inputs, readout).health() for stack in stacks)
 
 
 def _without_duplicates(patterns: Tensor, **fields: Any) -> SpikeDictionary:

@@ -13,7 +13,7 @@ from ..data.sequences import Sequences
 from ..witnesses import WitnessSet
 from ..witnesses.pool import WitnessPool
 from .base import Readout, parse_readout
-from .building import build_dictionary
+from .building import build_spikes
 from .spikes import SpikeDictionary, dictionary_bytes
 
 Verdict = TypeVar("Verdict")
@@ -141,7 +141,7 @@ class _Source:
         return dictionary_bytes(n_rows, n_columns, self.readout, n_steps)
 
     def of(self, witnesses: WitnessSet) -> SpikeDictionary:
-        return build_dictionary(witnesses.to(self.sequences.device), self.sequences, self.readout)
+        return build_spikes(witnesses.to(self.sequences.device), self.sequences, self.readout)
 
     def block(self, number: int) -> SpikeDictionary:
         drawn = self.of(self.pool.block(number))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import torch
 
 from ..core.errors import BudgetError
-from ..dictionary import build_dictionary
 from ..dictionary.base import parse_readout
+from ..dictionary.building import build_spikes
 from ..witnesses import Provenance, WitnessSet
 from .limits import LIMITS
 from .subject import IntArray, Subject, evenly
@@ -44,7 +44,7 @@ def examine(subject: Subject, rows: IntArray) -> SimpleNamespace:
         chosen = evenly(rows, max(1, min(LIMITS.health_rows, LIMITS.health_bits // (n_neurons * n_steps))))
         witnesses = WitnessSet(tuple(layers[:depth]), Provenance("pretrained"))
         try:
-            health = build_dictionary(witnesses, subject.sequences.take(torch.from_numpy(chosen)), readout).health()
+            health = build_spikes(witnesses, subject.sequences.take(torch.from_numpy(chosen)), readout).health()
         except BudgetError:
             continue
         compared = {"all": "spikes of every step", "last": "spikes of the last step"}.get(readout, "rates")

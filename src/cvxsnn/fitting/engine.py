@@ -289,7 +289,7 @@ def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None =
                 f"{family.n_features}: build them with n_features={sequences.n_features}"
             )
         return family.to(sequences.device)
-    if isinstance(family, str) and family in KIND_SETS:
+    if family == "kinds" or family == "kinds and last":
         kinds = Kinds(n_witnesses=n_neurons or SIZES.n_of_kinds[0], kinds=KIND_SETS[family], device=sequences.device)
         return kinds.sample(sequences, child_seed(seed, "kinds"))
     if isinstance(family, str):
@@ -358,12 +358,13 @@ class _Engine:
         rows, is_late = self._rows_compared(), False
         best = first = self._try(rows, families[0], readouts[0])
         # First the read-outs, then the families at the best of them: all pairs would take the product of both times.
-        others = [(None, readout) for readout in readouts[1:]] + [(family, None) for family in families[1:]]
-        for number, (family, readout) in enumerate(others, 2):
+        others: list[tuple[Family | None, Readout | None]] = [(None, readout) for readout in readouts[1:]]
+        others += [(family, None) for family in families[1:]]
+        for number, (family, reads) in enumerate(others, 2):
             is_late = not self.clock.has_time(best.trial.n_neurons, len(rows), compares=True)
             if is_late:
                 break
-            tried = self._try(rows, family or best.trial.family, readout or self._readout_beside(best.trial))
+            tried = self._try(rows, family or best.trial.family, reads or self._readout_beside(best.trial))
             best = tried if tried.trial.is_clearly_better(best.trial) else best
             self._report(40 * number / (len(others) + 1))
         if has_choice:

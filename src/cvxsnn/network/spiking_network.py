@@ -150,7 +150,7 @@ class NetworkState:
                 f"expected the number of steps in advance to read {readout!r}, got none: pass start(n_samples, n_steps)"
             )
         length = None if length is None else check_positive_int("n_steps", length)
-        started = Counters.start(*counts.shape, counts.device) if parsed.statistics else counts
+        started = Counters.start(n_samples, counts.shape[1], counts.device) if parsed.statistics else counts
         return cls(stepper, stepper.start(n_samples), started, 0, length)
 
     def after(
@@ -373,7 +373,7 @@ class SpikingNetwork(nn.Module):
             The spikes of the last step, their mean, or those of every step.
         """
         sequences, parsed = Sequences.of(inputs).to(self.weight.device), parse_readout(self.readout)
-        if parsed.statistics:
+        if parsed.kind == "statistics":
             return self._statistics(sequences, parsed.statistics)
         if parsed.kind != "mean":
             return roll_out(self.layers, sequences, parsed.kind)[..., self.columns].to(torch.float64)
@@ -402,7 +402,8 @@ class SpikingNetwork(nn.Module):
             The scores, in float64.
         """
         sequences = Sequences.of(inputs)
-        rows = torch.arange(len(sequences), device=sequences.device).split(max(1, _BLOCK // max(1, len(self.neurons))))
+        step = max(1, _BLOCK // max(1, len(self.neurons)))
+        rows = torch.split(torch.arange(len(sequences), device=sequences.device), step)
         parts = [sequences] if len(rows) == 1 else [sequences.take(some) for some in rows]
         return torch.cat([self.features(part) @ self.weight for part in parts]) + self.intercept
 
@@ -529,7 +530,7 @@ class SpikingNetwork(nn.Module):
         shape = " → ".join(map(str, (self.n_features, *self.hidden)))
         longest = max(layer.max_delay for layer in self.layers)
         delays = f", delays up to {longest}" if longest else ""
-        read = f"{len(self.neurons)} {'neurons' if self.windows_read is None else 'windows of neurons'} read"
+        read = f"{len(self.neurons)} {parse_readout(self.readout).columns_are} read"
         sizes = f"{self.n_subnetworks} × ({shape}){delays}, {read} → {self.n_outputs}, {self.readout}"
         return f"{type(self).__name__}({sizes})"
 

@@ -135,7 +135,7 @@ class LateralLayer(HiddenLayer):
                 f"{plural(self.n_sources or 0, 'source')}: pass source, delay and n_sources, the "
                 "number of views times that of features"
             )
-        for name, low, high in (("group", 0, self.width), ("statistics", -1, 2 ** len(STATISTICS) - 1)):
+        for name, low, high in (("group", 0, 2**31), ("statistics", -1, 2 ** len(STATISTICS) - 1)):
             value = self._expand(name)
             if bool(((value != value.round()) | (value < low) | (value > high)).any()):
                 raise InvalidInputError(f"expected {name} in whole numbers from {low} to {high}, got others")
@@ -159,6 +159,13 @@ class LateralLayer(HiddenLayer):
     def has_groups(self) -> bool:
         """Whether any neurons inhibit each other."""
         return bool(self.group.any())
+
+    @property
+    def own_groups(self) -> Tensor:
+        """The groups, int64, with numbers that differ from those of other subnetworks; 0 for neurons of none."""
+        group = self.group.to(torch.int64)
+        first = int(group.max()) * torch.arange(self.n_subnetworks, device=group.device)[:, None]
+        return torch.where(group > 0, group + first, 0)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Self:
         """Return the layer on another device. Its type stays float64, in which sums are exact.
@@ -234,9 +241,7 @@ class LateralLayer(HiddenLayer):
         LateralLayer
             One subnetwork.
         """
-        first = self.width * torch.arange(self.n_subnetworks, device=self.group.device)[:, None]
-        group = torch.where(self.group > 0, self.group + first, 0.0)
-        return super().side_by_side().with_tensors({"group": group.view(1, -1)})
+        return super().side_by_side().with_tensors({"group": self.own_groups.view(1, -1)})
 
     def take_neurons(self, neurons: Tensor) -> Self:
         """Return some neurons of each subnetwork. Their rivals stay in the layer, and nothing is read of them.
@@ -297,9 +302,8 @@ class LateralLayer(HiddenLayer):
         Tensor of shape (n_subnetworks, width), dtype bool
             The neurons without which these would fire otherwise.
         """
-        group = self.group.to(needed.device, torch.int64)
-        is_needed = needed.new_zeros(len(group), self.width + 1).scatter_reduce_(1, group, needed, "amax")
-        return needed | (is_needed.gather(1, group) & (group > 0))
+        group = self.own_groups.to(needed.device)
+        return needed | (torch.isin(group, group[needed]) & (group > 0))
 
     def silence(self, is_live: Tensor) -> Self:
         """Return the layer with some neurons made to read nothing, belong to no group and never fire.

@@ -77,9 +77,7 @@ class LateralTable:
 
         source, delay, weight = (rows(value) for value in (layer.source, layer.delay, layer.weight))
         source, delay = source.long(), delay.long()
-        subnetwork = torch.arange(layer.n_subnetworks)[:, None] * (layer.width + 1)
-        group = layer.group.cpu().to(torch.int64)
-        group = torch.where(group > 0, group + subnetwork, 0).flatten()
+        group = layer.own_groups.cpu().flatten()
         view = (source // layer.n_inputs).long()
         is_shared = _split(weight, view, n_views) & (group == 0)[:, None]
         # Neurons with the same shared sum follow each other, so that it stays in the cache.

@@ -129,7 +129,7 @@ def _scan(
     for group in groups:
         n_steps = sequences.n_steps if sequences.lengths is None else int(sequences.lengths[group].max())
         step = max(32, _BLOCK // (layer.n_values * n_steps))
-        for rows in group.split(step):
+        for rows in torch.split(group, step):
             part = sequences.take(rows).trim()
             values = layer.view(snap_inputs(part.inputs).transpose(0, 1))
             counted = np.zeros((len(column), len(part)), dtype=np.int32)

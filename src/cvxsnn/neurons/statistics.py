@@ -17,7 +17,8 @@ first       T − t for the first spike in step t, from 0   (T − t)/T, 0 if no
 T is the number of steps of the sequence.
 """
 
-from typing import Literal, NamedTuple, Self, get_args
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -82,7 +83,8 @@ def column_entries(
     return values
 
 
-class Counters(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Counters:
     """The statistics of spikes so far.
 
     Parameters
@@ -104,7 +106,8 @@ class Counters(NamedTuple):
     @classmethod
     def start(cls, n_samples: int, n_read: int, device: torch.device) -> Self:
         """Return counters before the first step."""
-        return cls(*torch.zeros(5, n_samples, n_read, dtype=torch.int64, device=device), n_steps=0)
+        zeros = torch.zeros(n_samples, n_read, dtype=torch.int64, device=device)
+        return cls(zeros, zeros, zeros, zeros, zeros, 0)
 
     def after(self, spikes: Tensor) -> Self:
         """Return the counters after a step with spikes (n_samples, n_read)."""

@@ -16,10 +16,11 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from ..convex import RegularizationPath, Solution
-from ..core.checks import Array
+from ..core.checks import Array, as_tensor
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural, round_up
 from ..dictionary import DictionaryHealth
+from ..dictionary.base import parse_readout
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import as_the_network_reads, network_of
 from ..network.spiking_network import SpikingNetwork
@@ -260,7 +261,7 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
         weight, columns = readout.coef, "atoms"
     else:
         network = network_of(readout)
-        weight, columns = network.weight, "neurons read" if network.n_windows == 1 else "windows of neurons read"
+        weight, columns = network.weight, f"{parse_readout(network.readout).columns_are} read"
     weight, total = weight.detach().cpu(), len(weight)
     weight = weight[weight.any(1)]
     n_used, n_outputs = weight.shape
@@ -444,7 +445,7 @@ def receptive_field(layer: HiddenLayer, neuron: int) -> Tensor:
 def _prepare(model: SpikingNetwork | Estimator, sequence: Array) -> tuple[SpikingNetwork, Tensor]:
     """Return a model's network, and a sequence as a batch that it reads."""
     network = network_of(model)
-    inputs = torch.as_tensor(as_the_network_reads(model, sequence))
+    inputs = as_tensor("sequence", as_the_network_reads(model, sequence))
     if inputs.ndim != 2 or inputs.shape[1] != network.n_features:
         raise InvalidInputError(
             f"expected one sequence of shape (n_steps, {network.n_features}), got shape {tuple(inputs.shape)}"

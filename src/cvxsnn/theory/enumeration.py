@@ -14,7 +14,8 @@ from ..core.checks import Array, check_positive_int
 from ..core.errors import BudgetError, InvalidInputError, RealisationError
 from ..core.formatting import plural
 from ..data.sequences import as_inputs
-from ..dictionary import Readout, SpikeDictionary, build_dictionary
+from ..dictionary import Readout, SpikeDictionary
+from ..dictionary.building import build_spikes
 from ..neurons import HiddenLayer, ThresholdLayer
 from ..neurons.exact import snap_inputs
 from ..witnesses import Provenance, WitnessSet
@@ -331,7 +332,7 @@ def complete_dictionary(
                 found[key] = (layers, layer.take_neuron(number))
         _check_count(len(found), max_patterns)
     witnesses = _join(list(found.values()), {"family": family.record(), "lower": tuple(lower), "readout": readout})
-    dictionary = build_dictionary(witnesses, inputs, readout)
+    dictionary = build_spikes(witnesses, inputs, readout)
     _check_realised(dictionary, len(found))
     return dictionary.as_complete()
 
@@ -389,7 +390,7 @@ def complete_recurrent_dictionary(
         weight_bits=32,
     )
     recipe = {"neuron": "threshold", "width": width, "bias": bias, "readout": readout}
-    dictionary = build_dictionary(WitnessSet((layer,), Provenance("enumerated", recipe)), inputs, readout)
+    dictionary = build_spikes(WitnessSet((layer,), Provenance("enumerated", recipe)), inputs, readout)
     _check_realised(dictionary, len(found))
     return dictionary.as_complete()
 

@@ -37,12 +37,12 @@ _EXACT = 2**40
 
 
 def check_complete_readout(readout: Any) -> Literal["last", "all", "mean"]:
-    """Return the read-out if an optimum over all neurons can have it; refuse windows of time."""
+    """Return the read-out if an optimum over all neurons can have it; refuse windows of time and statistics."""
     parsed = parse_readout(readout)
-    if parsed.n_windows > 1:
+    if parsed.kind == "statistics" or parsed.n_windows > 1:
         raise InvalidInputError(
             f"expected readout 'last', 'all' or 'mean' for all neurons of a family, got {str(parsed)!r}: price or "
-            "enumerate them without windows"
+            "enumerate them with one of these"
         )
     return parsed.kind
 

@@ -76,7 +76,7 @@ SIZES = _Sizes()
 
 
 class _Neurons(NamedTuple):
-    """Neurons as rows: taps (n_neurons, n_taps), levels, groups from 1 within these neurons, and statistics."""
+    """Neurons as rows: taps (n_neurons, n_taps), levels, and groups from 1 within these neurons."""
 
     source: Integers
     delay: Integers
@@ -239,10 +239,9 @@ class _Sampler:
         source, delay, weight = self._on_channels(channels[each], is_read[each], view[each], dilation[each], weight)
         weight, group = self._snapped(weight), 2 * each + 1
         # The largest drive of a group, and the smallest: the largest of the opposite weights.
-        both = (
-            np.concatenate((value, other)) for value, other in ((source, source), (delay, delay), (weight, -weight))
-        )
-        return _Neurons(*both, np.zeros(2 * len(each)), np.concatenate((group, group + 1)))
+        source, delay = np.concatenate((source, source)), np.concatenate((delay, delay))
+        weight, group = np.concatenate((weight, -weight)), np.concatenate((group, group + 1))
+        return _Neurons(source, delay, weight, np.zeros(2 * len(each)), group)
 
     def _distance(self, generator: np.random.Generator, n_neurons: int) -> _Neurons:
         n_windows = n_neurons
@@ -267,7 +266,7 @@ class _Sampler:
         weight = self._snapped(np.concatenate((2 * window * ones, -ones), axis=1))
         chosen = np.sort(generator.permutation(self.n_samples)[: SIZES.series])
         none = np.zeros(n_windows, dtype=np.int64)
-        layer = _as_layer([_Neurons(source, delay, weight, none, none)], self.n_features, none)
+        layer = _as_layer([_Neurons(source, delay, weight, np.zeros(n_windows), none)], self.n_features, none)
         values = torch.from_numpy(self.values[chosen].transpose(2, 0, 1))
         largest = largest_drives(layer, values, torch.from_numpy(self.lengths[chosen]))
         largest.sort(axis=1)
