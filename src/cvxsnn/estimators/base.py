@@ -404,7 +404,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """Sample neurons, and find the optimal read-out."""
         begin, budget, families = time.perf_counter(), self._budget(), self._families(data)
         program = self._program(objective)
-        readouts = self._readouts(data.sequences.n_steps) if self._is_mixed else ()
+        readouts = self._readouts(data.sequences) if self._is_mixed else ()
         earlier: tuple[StageSummary, ...] = ()
         if isinstance(families, Tuning):
             notify = partial(progress, "0. tuning")

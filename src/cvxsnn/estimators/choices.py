@@ -12,14 +12,14 @@ from sklearn.utils import check_random_state
 from ..convex import Loss, Objective
 from ..core.checks import check_bool, check_choice, check_number, check_positive_int
 from ..core.errors import InvalidInputError
-from ..data import TrainingSet
+from ..data import Sequences, TrainingSet
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
 from ..fitting import METHODS, Budget, Program, SurrogateSettings, Tuning
 from ..fitting.few import Sparsity
 from ..witnesses import Normal, Uniform, WitnessSet
 from ..witnesses.families import family_kind
-from ..witnesses.mixed import STEPS_FOR_DELAYS, mixtures_for
+from ..witnesses.mixed import FEATURES_FOR_BOXES, STEPS_FOR_DELAYS, mixtures_for
 from ..witnesses.tap_sampling import has_variation
 
 
@@ -268,22 +268,26 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     def _objective(self, loss: str | Loss) -> Objective:
         return Objective(loss, "mean" if self.readout is None else self.readout)
 
-    def _readouts(self, n_steps: int) -> tuple[Readout, ...]:
+    def _has_kinds(self, sequences: Sequences) -> bool:
+        """Return whether kinds of lateral neurons, which have a read-out of their own, are tried first."""
+        is_long = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
+        return self._is_mixed and self.readout is None and is_long
+
+    def _readouts(self, sequences: Sequences) -> tuple[Readout, ...]:
         """Return the read-outs to choose from; none if there is no choice."""
-        if self._is_mixed and self.readout is None and n_steps >= STEPS_FOR_DELAYS:
-            return ("last",)  # kinds have a read-out of their own
-        return ("mean", "last") if self.readout is None and n_steps > 1 else ()
+        if self.readout is not None or sequences.n_steps == 1:
+            return ()
+        # Beside kinds, the mean is of use to mixtures that read neighbouring features together, as in images.
+        has_mean = not self._has_kinds(sequences) or sequences.n_features >= FEATURES_FOR_BOXES
+        return ("mean", "last") if has_mean else ("last",)
 
     def _families(self, data: TrainingSet) -> Any:
         """Return a family, several mixtures to choose from, or how to search for a family."""
         if self._is_mixed:
             sequences = data.sequences
-            has_kinds = self.readout is None and sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
-            return (
-                ("kinds", "kinds and last", "all")
-                if has_kinds
-                else mixtures_for(sequences.n_steps, sequences.n_features)
-            )
+            if self._has_kinds(sequences):
+                return ("kinds", "kinds and last", "all")
+            return mixtures_for(sequences.n_steps, sequences.n_features)
         if isinstance(self.witnesses, WitnessSet):
             return self.witnesses
         hidden, method = self._widths(), METHODS[self.method]
@@ -318,7 +322,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             tuning = replace(tuning, n_witnesses=hidden[-1], hidden=None if self.hidden is None else hidden)
         return replace(
             tuning,
-            readouts=tuning.readouts or self._readouts(data.sequences.n_steps),
+            readouts=tuning.readouts or self._readouts(data.sequences),
             max_seconds=min(tuning.max_seconds, self._budget().max_seconds or 1e-9),
         )
 

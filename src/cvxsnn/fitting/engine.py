@@ -199,6 +199,11 @@ def own_readout(family: Family) -> Readout | None:
     return readout_of(KIND_SETS[family]) if isinstance(family, str) and family in KIND_SETS else None
 
 
+def _readouts_of(family: Family, readouts: Sequence[Readout]) -> Sequence[Readout]:
+    own = own_readout(family)
+    return readouts if own is None else [own]
+
+
 def fit(
     data: TrainingSet,
     families: Family | Sequence[Family],
@@ -357,14 +362,17 @@ class _Engine:
             return None
         rows, is_late = self._rows_compared(), False
         best = first = self._try(rows, families[0], readouts[0])
-        # First the read-outs, then the families at the best of them: all pairs would take the product of both times.
-        others: list[tuple[Family | None, Readout | None]] = [(None, readout) for readout in readouts[1:]]
-        others += [(family, None) for family in families[1:]]
+        others: list[tuple[Family | None, Readout | None]]
+        if own_readout(families[0]):
+            others = [(family, own) for family in families[1:] for own in _readouts_of(family, readouts)]
+        else:  # First the read-outs, then the families at the best of them: all pairs would take the product of times.
+            others = [(None, readout) for readout in readouts[1:]]
+            others += [(family, None) for family in families[1:]]
         for number, (family, reads) in enumerate(others, 2):
             is_late = not self.clock.has_time(best.trial.n_neurons, len(rows), compares=True)
             if is_late:
                 break
-            tried = self._try(rows, family or best.trial.family, reads or self._readout_beside(best.trial))
+            tried = self._try(rows, family or best.trial.family, reads or best.trial.readout)
             best = tried if tried.trial.is_clearly_better(best.trial) else best
             self._report(40 * number / (len(others) + 1))
         if has_choice:
@@ -374,10 +382,6 @@ class _Engine:
             subject = f"{best.trial.family!r} and read-out" if self.is_mixed else "read-out"
             self.reasons.append(f"{subject} {best.trial.readout!r}: {why}")
         return best
-
-    def _readout_beside(self, trial: Trial) -> Readout:
-        """Return the read-out of a family that is compared with a trial."""
-        return self.readouts[0] if own_readout(trial.family) else trial.readout
 
     def _size(self, compared: _Judged | None) -> int | None:
         """Return the number of neurons of kinds or of a mixture."""

@@ -20,6 +20,9 @@ MIXTURES: tuple[Mixture, ...] = get_args(Mixture)
 STEPS_FOR_DELAYS = 9
 """Fewest steps of sequences for which dilated taps, nine of them, and families with delays are of use."""
 
+FEATURES_FOR_BOXES = 4
+"""Fewest features of which neighbouring ones are read together."""
+
 _PARTS: Mapping[str, LayerPlan] = {
     "filter": LayerPlan(geometry="dilated", fan_in=9, weights="centred"),
     "slope": LayerPlan(geometry="dilated", fan_in=9, weights="two-valued", differenced=True),
@@ -118,7 +121,7 @@ def mixture_parts(mixture: Mixture, n_steps: int, n_features: int) -> list[Layer
     list of LayerPlan
         The settings of each part.
     """
-    has_several = n_features >= 4
+    has_several = n_features >= FEATURES_FOR_BOXES
     nearby = ["recent", "box"] if has_several else ["recent"]
     if n_steps * n_features == 1:
         names = ["few"]
@@ -153,7 +156,7 @@ def mixtures_for(n_steps: int, n_features: int) -> tuple[Mixture, ...]:
     """
     if n_steps < STEPS_FOR_DELAYS:
         return ("all",)
-    return ("all", "dilated") if n_features >= 4 else MIXTURES
+    return ("all", "dilated") if n_features >= FEATURES_FOR_BOXES else MIXTURES
 
 
 def mixed_witnesses(
