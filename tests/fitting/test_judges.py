@@ -102,7 +102,7 @@ def test_every_fold_is_judged_by_a_fit_to_the_others(name):
     assert all(torch.equal(verdict.rows, torch.arange(n_rows)) for verdict in verdicts)
     assert {verdict.share for verdict in verdicts} == {1 - 1 / 3}
     # Which rows are left out together is in the scores: only fits without a row's own fold give them.
-    fold_of_row = cs.convex.left_out.deal_rows(problem, np.arange(n_rows), 3, cs.core.seeds.child_generator(1, "folds"))
+    fold_of_row = cs.convex.left_out.deal_rows(problem, 3, cs.core.seeds.child_generator(1, "folds"))
     for point, verdict in zip(points, verdicts, strict=True):
         for fold in range(3):
             left, kept = (torch.nonzero(rows).squeeze(1) for rows in (fold_of_row == fold, fold_of_row != fold))

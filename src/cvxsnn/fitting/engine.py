@@ -8,6 +8,8 @@
 3. *Choose.* The judge chooses the strengths of the program on all rows (:mod:`cvxsnn.fitting.choosing`).
 4. *Few.* If asked for, few neurons are selected (:mod:`cvxsnn.fitting.few`).
 5. *Solve* and certify on all rows.
+
+If the data have groups, samples of one group are left out together in each step.
 """
 
 import logging
@@ -28,7 +30,7 @@ from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.parallel import idle_cores, limit_threads, n_threads
 from ..core.seeds import child_generator, child_seed
-from ..data.sequences import TrainingSet
+from ..data.sequences import TrainingSet, stratified_order
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import family_kind
@@ -520,13 +522,16 @@ class _Engine:
         return program.problem(build_dictionary(witnesses, data.sequences, program.objective.readout), data)
 
     def _rows_compared(self) -> Tensor:
-        """Return the samples on which families are compared, a random part of many."""
+        """Return the samples on which families are compared, a random part of many, with some of each group."""
         n_samples, n_compared = self.data.n_samples, min(self.data.n_samples, SIZES.rows_compared)
         if n_compared < n_samples:
             _LOGGER.info("neurons are compared on %d of %d samples", n_compared, n_samples)
         # Random, because data are often sorted by class; in rising order, so that all rows are the data as they are.
-        chosen = child_generator(self.seed, "fit", "rows").choice(n_samples, n_compared, replace=False)
-        return torch.from_numpy(np.sort(chosen))
+        rng = child_generator(self.seed, "fit", "rows")
+        if self.data.groups is None:
+            return torch.from_numpy(np.sort(rng.choice(n_samples, n_compared, replace=False)))
+        # Errors are means over groups: a part of many groups says more than all of few.
+        return stratified_order(self.data.groups.numpy(), rng, n_samples)[:n_compared].sort().values
 
     def _log_calibration(self) -> None:
         first = self.families[0]

@@ -6,11 +6,13 @@ errors if it leaves rows out. To add a judge, write a subclass of :class:`Judge`
 ===============  =====================================================================  ===========================
 judge            rows left out                                                          programs
 ===============  =====================================================================  ===========================
-LeaveOneOut      each row in turn, in closed form                                       ridge with the squared loss
+LeaveOneOut      each row or group in turn, in closed form                              ridge with the squared loss
 HeldOut          a fifth of the samples, all at once                                    all
 Folds            every sample once, a fold at a time                                    all
 Scored           validation data, by a function of the network                          all
 ===============  =====================================================================  ===========================
+
+Samples of one group are left out together.
 """
 
 from abc import ABC, abstractmethod
@@ -19,12 +21,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, solve, solve_path
-from ..convex.left_out import Validation, deal_rows, ridge_scores, sample_of_row, validation_of
+from ..convex.left_out import Validation, deal_rows, ridge_scores, validation_of
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.seeds import child_generator
@@ -118,7 +119,7 @@ class Judge(ABC):
 
 @dataclass(frozen=True)
 class LeaveOneOut(Judge):
-    """Leave every row out in turn. Ridge regression has these errors in closed form.
+    """Leave every row, or every group of rows, out in turn. Ridge regression has these errors in closed form.
 
     Parameters
     ----------
@@ -232,23 +233,23 @@ class HeldOut(FitsWithoutRows):
 
     def _divide(self, problem: ConvexProblem) -> tuple[Tensor, Tensor]:
         """Return the rows that are held out and those that are fitted; too few to divide serve as both."""
-        samples, rng = sample_of_row(problem), child_generator(self.seed, "held out")
+        rng = child_generator(self.seed, "held out")
         try:
-            fold = deal_rows(problem, samples, self.one_in, rng)
+            fold = deal_rows(problem, self.one_in, rng)
         except InvalidInputError:
+            if problem.groups is not None:  # no judgement is better than one by groups that the fit knows
+                raise
             every = torch.arange(problem.dictionary.n_rows, device=problem.row_weight.device)
             return every, every
-        held = self._thin(problem, torch.nonzero(fold == 0).squeeze(1), samples, rng)
-        return held, self._thin(problem, torch.nonzero(fold != 0).squeeze(1), samples, rng)
+        held = self._thin(problem, torch.nonzero(fold == 0).squeeze(1), rng)
+        return held, self._thin(problem, torch.nonzero(fold != 0).squeeze(1), rng)
 
-    def _thin(
-        self, problem: ConvexProblem, rows: Tensor, samples: npt.NDArray[np.int64], rng: np.random.Generator
-    ) -> Tensor:
+    def _thin(self, problem: ConvexProblem, rows: Tensor, rng: np.random.Generator) -> Tensor:
         """Return at most about ``max_rows`` of some rows, stratified by class: data are often sorted by class."""
         if self.max_rows is None or len(rows) <= self.max_rows:
             return rows
         n_parts = -(-len(rows) // self.max_rows)
-        part = deal_rows(problem.take_rows(rows), samples[rows.cpu().numpy()], n_parts, rng)
+        part = deal_rows(problem.take_rows(rows).with_groups(None), n_parts, rng)
         return rows[part <= 0]  # with the only samples of their classes, which are in no part
 
 
@@ -281,7 +282,7 @@ class Folds(FitsWithoutRows):
 
     def _parts(self, problem: ConvexProblem) -> list[Part]:
         rng = child_generator(self.seed, "folds")
-        return parts_without(problem, deal_rows(problem, sample_of_row(problem), self.n_folds, rng))
+        return parts_without(problem, deal_rows(problem, self.n_folds, rng))
 
 
 @dataclass(frozen=True, eq=False)
