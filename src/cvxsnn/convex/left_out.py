@@ -134,6 +134,17 @@ class Validation:
         accuracy = None if self.accuracy is None else self.accuracy[rows]
         return replace(self, loss=self.loss[rows], accuracy=accuracy)
 
+    def mean_of_repeats(self) -> "Validation":
+        """Return one validation for several of the same parts, each after other folds; repeats add no parts.
+
+        Returns
+        -------
+        Validation
+            The means over the repeats.
+        """
+        accuracy = None if self.accuracy is None else self.accuracy.mean(0, keepdim=True)
+        return replace(self, loss=self.loss.mean(0, keepdim=True), accuracy=accuracy, n_repeats=1)
+
     def _values(self, of: str) -> Tensor:
         values = self.accuracy if of == "accuracy" else self.loss
         assert values is not None

@@ -28,7 +28,7 @@ from ..data import Sequences, TrainingSet
 from ..data.sequences import DataFingerprint, deal_groups, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting import METHODS, Fitted, HeldOut, Settings, Split, SurrogateSettings, Tuning, fit, train, tune_witnesses
+from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Tuning, fit, train, tune_witnesses
 from ..fitting.scores import Score
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..theory import CompleteCertificate, certify_complete
@@ -417,10 +417,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
             # The search has used up part of the time for the fit.
             budget = replace(budget, max_seconds=max(0.0, budget.max_seconds - earlier[0].seconds))
         begin = time.perf_counter()
-        judge = None if self._is_ridge else HeldOut(DEFAULTS.one_held_out, seed=seed)
-        fitted = fit(
-            data, families, program, judge, budget, readouts=readouts, seed=seed, callback=partial(progress, "fit (%)")
-        )
+        notify = partial(progress, "fit (%)")
+        fitted = fit(data, families, program, budget=budget, readouts=readouts, seed=seed, callback=notify)
         self.network_ = reconstruct(fitted.solution)
         score = trial_score(fitted.chosen)
         if score is None:

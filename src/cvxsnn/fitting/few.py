@@ -129,13 +129,13 @@ class _Selected(FitsWithoutRows):
     tol: float = 1e-4
     by: Criterion = "loss"
 
-    def _parts(self, problem: ConvexProblem) -> list[Part]:
+    def _parts(self, problem: ConvexProblem) -> list[list[Part]]:
         columns = problem.dictionary.atom_of_column.reshape(-1, _n_windows(problem.dictionary))
         parts = []
         for part, neurons in zip(self.without, self.neurons, strict=True):
             atoms = torch.unique(columns[neurons])
             parts.append(Part(part.problem.take_atoms(atoms), part.held, part.dictionary.take_atoms(atoms)))
-        return parts
+        return [parts]
 
 
 def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tensor, Tensor]:
