@@ -203,6 +203,11 @@ def read_groups(groups: Any, n_samples: int) -> npt.NDArray[np.int64] | None:
     """Return the number of the group of each sample, from labels of any kind; None if there are no groups."""
     if groups is None:
         return None
+    if n_axes(groups) != 1:
+        raise InvalidInputError(
+            f"expected one group for each of {plural(n_samples, 'sample')} in an array of one axis, got "
+            f"{plural(n_axes(groups), 'axis', 'axes')}: pass one column"
+        )
     labels = read_labels("group", groups)
     if len(labels) != n_samples:
         raise InvalidInputError(f"expected one group for each of {plural(n_samples, 'sample')}, got {len(labels)}")
