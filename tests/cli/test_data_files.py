@@ -7,6 +7,7 @@ from cli.commands import fail, succeed
 from sklearn.pipeline import make_pipeline
 from small_models import classes_of, classifier, make_lists, make_sequences, sums
 
+import cvxsnn as cs
 from cvxsnn import SequenceImputer, load, save
 from cvxsnn.data import sequences_from_table
 
@@ -129,3 +130,44 @@ def test_what_cannot_be_read_is_one_sentence():
     fail("expected a .csv or .parquet file for --id", "fit", "data.npz", "-o", "new", *COLUMNS)
     succeed("fit", "data.npz", "-o", "model", "--regress", *QUICK)
     fail("expected a classifier that predicts probabilities", "predict", "model", "data.npz", "--proba")
+
+
+@pytest.mark.parametrize("shape", ["long", "rows", "series"])
+def test_groups_are_a_column_that_is_no_feature(shape, monkeypatch):
+    given = []
+    monkeypatch.setattr(cs.SpikingClassifier, "fit", spy_on(cs.SpikingClassifier.fit, given))
+    people = [f"person {int(name) % 6}" for name in IDS]
+    values = make_sequences()[:, :, 0]
+    table = {
+        "long": TABLE.assign(person=TABLE["case"].map(dict(zip(IDS, people, strict=True)))),
+        "rows": pandas.DataFrame(values).assign(kind=classes_of(values), person=people),
+        "series": pandas.DataFrame(values).assign(kind=classes_of(values), person=people),
+    }[shape]
+    table.to_csv("table.csv", index=False)
+    options = {"long": COLUMNS, "rows": [], "series": ["--series"]}[shape]
+    fit = ["fit", "table.csv", "-o", "model", *options, "--label", "kind", *QUICK]
+    succeed(*fit, "--groups", "person")
+    assert given[0].tolist() == people
+    assert load("model").n_features_in_ == {"long": 3, "rows": 4, "series": 1}[shape]
+    succeed("predict", "model", "table.csv", *options, *["--features", "0,1,2,3"] * (shape == "series"))
+    table.loc[3, "person"] = None if shape != "long" else "another"
+    table.to_csv("table.csv", index=False)
+    message = (
+        "one label per sequence in column 'person'" if shape == "long" else "a group in every row of column 'person'"
+    )
+    fail(message, *fit, "--groups", "person")
+    fail("expected a column 'team' in the table", *fit, "--groups", "team")
+    fail("expected different columns for different roles, got 'kind' more than once", *fit, "--groups", "kind")
+
+
+def spy_on(fit, given):
+    def spied(*data, groups, **others):
+        given.append(groups)
+        return fit(*data, groups=groups, **others)
+
+    return spied
+
+
+def test_groups_of_an_archive_are_refused():
+    np.savez("data.npz", X=make_sequences(), y=classes_of(make_sequences()))
+    fail("and --groups, got data.npz", "fit", "data.npz", "-o", "model", "--groups", "person", *QUICK)

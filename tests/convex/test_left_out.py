@@ -184,7 +184,7 @@ def test_other_losses_and_penalties_are_sent_to_cross_validation(kind: Kind) -> 
 def test_scores_without_a_fold_are_those_of_a_fit_without_it(n_atoms, intercept):
     problem = draw(3, 30, n_atoms, intercept=intercept, row_weight=np.random.default_rng(1).uniform(0.2, 1.0, 30))
     fold_of_row = torch.arange(30) % 3 - (torch.arange(30) == 29).long() * 9  # the last row is never left out
-    scores = MODULE.ridge_fold_scores(problem, 0.01, fold_of_row)
+    scores = MODULE.ridge_fold_scores(problem, [0.01], fold_of_row)[0]
     assert scores.shape == (29, 1)
     for fold in range(3):
         kept, left = torch.nonzero(fold_of_row != fold).squeeze(1), torch.nonzero(fold_of_row == fold).squeeze(1)
@@ -239,3 +239,73 @@ def test_the_mean_eigenvalue_is_that_of_the_products_of_rows(monkeypatch, interc
     problem = draw(3, 30, n_columns, intercept=intercept, row_weight=torch.linspace(0, 1, 30))
     values = torch.linalg.eigvalsh(MODULE.row_products(problem))
     assert MODULE.mean_eigenvalue(problem) == pytest.approx(float(values.mean()), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_atoms", [12, 60])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("is_weighted", [True, False])
+def test_errors_of_groups_are_those_of_fits_without_them(n_atoms, intercept, n_outputs, is_weighted):
+    rng, strengths = np.random.default_rng(1), [1.0, 0.1, 0.003]
+    weight = rng.uniform(0.2, 1.0, 30) if is_weighted else None
+    columns, groups = rng.random((30, n_atoms)) < 0.5, torch.from_numpy(rng.permutation(np.repeat([7, 2, 5, 4], 7)))
+    groups = torch.cat((groups, torch.tensor([9, 9])))
+    problem = ConvexProblem(
+        columns,
+        columns[:, :3] @ rng.normal(size=(3, n_outputs)) + rng.normal(size=(30, n_outputs)),
+        "squared",
+        0.0,
+        l2_strength=1.0,
+        penalty="elastic-net",
+        intercept=intercept,
+        row_weight=weight,
+    ).with_groups(groups)
+    scores = MODULE.ridge_scores(problem, strengths)
+    validation = MODULE.validation_of(problem, scores)
+    for number, group in enumerate([2, 4, 5, 7, 9]):
+        kept, left = torch.nonzero(groups != group).squeeze(1), torch.nonzero(groups == group).squeeze(1)
+        share = float(problem.row_weight[kept].sum())
+        own = problem.row_weight[left] / problem.row_weight[left].sum()
+        assert validation.weight[number] == pytest.approx(1 - share)
+        for at, strength in enumerate(strengths):
+            (fitted,) = solve_path(problem.take_rows(kept), [0.0], l2_strengths=[strength / share], tol=1e-12)
+            expected = problem.dictionary.columns()[left] @ fitted.coef + fitted.intercept
+            torch.testing.assert_close(scores[at, left], expected, rtol=0, atol=1e-5)
+            loss = 0.5 * own @ (expected - problem.heads[0].targets[left]).square().sum(1)
+            assert float(validation.loss[at, number]) == pytest.approx(float(loss), rel=1e-4)
+    assert (validation.method, validation.is_by_group) == ("leave one group out", True)
+
+
+def test_groups_of_one_row_each_change_nothing():
+    problem = draw(3, 30, 12, intercept=True)
+    alone = problem.with_groups(torch.randperm(30))
+    assert torch.equal(MODULE.ridge_scores(alone, [1.0, 0.1]), MODULE.ridge_scores(problem, [1.0, 0.1]))
+    path = solve_path(problem, [0.1])
+    (found, expected) = (MODULE.cross_validate(path, groups=given).validation for given in (np.arange(30)[::-1], None))
+    assert torch.equal(found.loss, expected.loss)
+
+
+def test_groups_without_weight_have_no_part_in_the_errors():
+    weight = torch.ones(30, dtype=torch.float64)
+    weight[20:] = 0.0
+    groups = torch.arange(30) // 5
+    problem = draw(3, 30, 12, intercept=True, row_weight=weight).with_groups(groups)
+    found = MODULE.validation_of(problem, MODULE.ridge_scores(problem, [0.1]))
+    counted = problem.take_rows(torch.arange(20))
+    expected = MODULE.validation_of(counted, MODULE.ridge_scores(counted, [0.1]))
+    torch.testing.assert_close(found.mean(), expected.mean())
+    torch.testing.assert_close(found.standard_error(), expected.standard_error())
+
+
+def test_one_group_cannot_be_left_out():
+    problem = draw(3, 30, 12).with_groups(torch.zeros(30, dtype=torch.int64))
+    with pytest.raises(ValueError, match="at least two groups of samples, to leave each of them out, got one"):
+        MODULE.ridge_scores(problem, [0.1])
+
+
+def test_errors_of_groups_need_ridge_or_fits():
+    problem = draw(3, 30, 12, intercept=True).with_groups(torch.arange(30) // 3)
+    exact = leave_one_out(solve_path(problem, [0.0], l2_strengths=[0.1]))
+    assert exact.validation.loss.shape == (1, 10)
+    with pytest.raises(ValueError, match="errors of groups that are left out, got more: use cross_validate"):
+        leave_one_out(solve_path(problem, [0.1]))

@@ -10,8 +10,9 @@ from small_models import assert_one_sentence
 
 import cvxsnn as cs
 from cvxsnn import InvalidInputError
+from cvxsnn.core.seeds import child_generator
 from cvxsnn.data import Sequences, TrainingSet
-from cvxsnn.data.sequences import as_inputs, similar_lengths
+from cvxsnn.data.sequences import as_inputs, deal_groups, similar_lengths
 
 NUMBERS = st.floats(-1e6, 1e6)
 INPUTS = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0))
@@ -93,6 +94,7 @@ def test_a_split_of_a_task_becomes_a_training_set():
 
 def test_some_of_the_sequences_keep_their_targets_weights_and_lengths():
     data = TrainingSet(Sequences(INPUTS, [1, 2, 3, 4, 1, 2]), {"label": LABELS}, torch.arange(6.0))
+    assert data.groups is None
     taken = data.take(torch.tensor([4, 1]))
     assert torch.equal(taken.inputs, INPUTS[[4, 1]])
     assert taken.targets["label"].tolist() == [1, 1]
@@ -101,7 +103,9 @@ def test_some_of_the_sequences_keep_their_targets_weights_and_lengths():
 
 
 def test_moving_keeps_everything():
-    data = TrainingSet(Sequences(INPUTS, [1, 2, 3, 4, 1, 2]), {"label": LABELS}, torch.arange(6.0)).to("cpu")
+    given = TrainingSet(Sequences(INPUTS, [1, 2, 3, 4, 1, 2]), {"label": LABELS}, torch.arange(6.0), LABELS)
+    data = given.to("cpu")
+    assert data.groups.tolist() == LABELS.tolist()
     assert torch.equal(data.inputs, INPUTS)
     assert data.sample_weight.tolist() == [0, 1, 2, 3, 4, 5]
     assert data.sequences.lengths.tolist() == [1, 2, 3, 4, 1, 2]
@@ -111,6 +115,51 @@ def test_lengths_that_fill_every_sequence_are_none():
     assert TrainingSet(Sequences(INPUTS, np.full(6, 4)), {"label": LABELS}).sequences.lengths is None
 
 
+def test_some_of_the_sequences_keep_their_groups():
+    data = TrainingSet(INPUTS, {"label": LABELS}, groups=np.array([5, 5, 7, 7, 7, 9]))
+    assert data.take(torch.tensor([4, 1, 2])).groups.tolist() == [7, 5, 7]
+    assert data.take(torch.tensor([4, 1, 5])).groups is None  # each is its own
+
+
+@given(st.integers(0, 2**31), st.integers(4, 30), st.integers(2, 6), st.integers(1, 3))
+def test_groups_are_dealt_whole_and_no_fold_is_empty(seed, n_groups, n_folds, n_classes):
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.arange(n_groups).repeat(rng.integers(1, 6, n_groups)))
+    labels = rng.integers(0, n_classes, len(groups))
+    owners = [set(groups[labels == label]) for label in np.unique(labels)]
+    alone = set().union(*(own for own in owners if len(own) == 1))
+    if n_groups - len(alone) < 2:
+        with pytest.raises(InvalidInputError, match="two groups or more that can be left out"):
+            deal_groups(groups, labels, n_folds, rng)
+        return
+    folds = deal_groups(groups, labels, n_folds, rng)
+    for group in range(n_groups):
+        (fold,) = set(folds[groups == group])
+        assert (fold == -1) == (group in alone)
+    assert set(folds) - {-1} == set(range(min(n_folds, n_groups - len(alone))))
+
+
+def test_groups_are_dealt_by_size_and_class_and_the_seed():
+    sizes, classes = np.array([40, 10, 10, 10, 10, 20, 20, 20, 20]), np.array([0, 0, 0, 0, 0, 1, 1, 1, 1])
+    groups = np.arange(9).repeat(sizes)
+    of_first = set()
+    for seed in range(8):
+        folds = deal_groups(groups, classes[groups], 2, child_generator(seed))
+        counts = np.array([np.bincount(folds[classes[groups] == label]) for label in (0, 1)])
+        assert counts.tolist() == [[40, 40], [40, 40]]
+        of_first.add(folds[0])
+    assert of_first == {0, 1}
+
+
+def test_a_rare_class_weighs_as_much_as_a_frequent_one():
+    groups = np.arange(6).repeat(50)
+    labels = np.zeros(300, dtype=int)
+    labels[[0, 60]] = 1  # one sample each in groups 0 and 1
+    for seed in range(8):
+        folds = deal_groups(groups, labels, 2, child_generator(seed))
+        assert folds[0] != folds[60]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -118,6 +167,11 @@ def test_lengths_that_fill_every_sequence_are_none():
         (lambda: TrainingSet(INPUTS, {"label": LABELS}, np.ones(5)), r"each of 6 sequences, got shape \(5,\)"),
         (lambda: TrainingSet(INPUTS, {"label": LABELS}, np.ones((6, 1))), r"got shape \(6, 1\)"),
         (lambda: TrainingSet(Sequences(INPUTS, np.zeros(6, int)), {"label": LABELS}), "lengths from 1 to 4"),
+        (
+            lambda: TrainingSet(INPUTS, {"label": LABELS}, groups=np.ones(5, int)),
+            "one integer for the group of each of 6",
+        ),
+        (lambda: TrainingSet(INPUTS, {"label": LABELS}, groups=np.ones(6)), r"got torch.float64 of shape \(6,\)"),
         (lambda: TrainingSet(Sequences(INPUTS, np.ones(5, int)), {"label": LABELS}), "lengths to be 6 integers"),
     ],
 )

@@ -66,22 +66,22 @@ def test_an_index_without_a_name_is_left_out(tmp_path):
 
 def test_times_or_repeated_ids_make_a_table_long(tmp_path):
     TABLE.to_csv(tmp_path / "a.csv", index=False)
-    X, y, ids = read_samples(tmp_path / "a.csv", Columns("id", "time", "kind"), needs_targets=True)
+    X, y, ids, _ = read_samples(tmp_path / "a.csv", Columns("id", "time", "kind"), needs_targets=True)
     assert [part["x"].tolist() for part in X] == [[0.25, 0.5], [4.0]]
     assert (y.tolist(), ids.tolist()) == (["u", "d"], ["007", "8"])
     with pytest.warns(UserWarning, match="without --time, the rows of a sequence are read in the order"):
-        X, _, _ = read_samples(tmp_path / "a.csv", Columns("id", features=["x"]), needs_targets=False)
+        X, *_ = read_samples(tmp_path / "a.csv", Columns("id", features=["x"]), needs_targets=False)
     assert [part["x"].tolist() for part in X] == [[0.5, 0.25], [4.0]]
 
 
 def test_a_table_with_different_ids_has_one_row_per_sample_unless_sequences_are_expected(tmp_path):
     TABLE[1:].to_csv(tmp_path / "a.csv", index=False)
     columns = Columns("id", label="kind")
-    X, y, ids = read_samples(tmp_path / "a.csv", columns, needs_targets=True)
+    X, y, ids, _ = read_samples(tmp_path / "a.csv", columns, needs_targets=True)
     assert X.columns.tolist() == ["time", "x"]
     assert (y.tolist(), ids.tolist()) == (["u", "d"], ["007", "8"])
     with pytest.warns(UserWarning, match="without --time"):
-        X, _, _ = read_samples(tmp_path / "a.csv", columns, needs_targets=True, is_sequential=True)
+        X, *_ = read_samples(tmp_path / "a.csv", columns, needs_targets=True, is_sequential=True)
     assert [part.shape for part in X] == [(1, 2), (1, 2)]
 
 
@@ -89,9 +89,9 @@ def test_a_table_with_different_ids_has_one_row_per_sample_unless_sequences_are_
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
-        ({"id": "id", "features": ("x", "id")}, "features beside the id and the label, got 'id' too"),
-        ({"label": "kind", "features": ("kind",)}, "features beside the id and the label, got 'kind' too"),
-        ({"id": "kind", "label": "kind"}, "different columns for id, time and label, got 'kind' more than once"),
+        ({"id": "id", "features": ("x", "id")}, "features without another role, got 'id' too"),
+        ({"label": "kind", "features": ("kind",)}, "features without another role, got 'kind' too"),
+        ({"id": "kind", "label": "kind"}, "different columns for different roles, got 'kind' more than once"),
         ({"features": ("x", "x")}, "different names, got 'x' more than once"),
         ({"features": ("x", "nothing")}, "expected a column 'nothing' in the table"),
         ({"features": ("x", "kind")}, "expected numbers in column 'kind', got 'u'"),
@@ -106,7 +106,7 @@ def test_a_column_has_one_role(tmp_path, columns, complaint, is_series):
 
 def test_a_series_ends_at_its_last_number(tmp_path):
     (tmp_path / "a.csv").write_text("name,0,1,2\na,1,2,3\nb,4,,\n")
-    X, y, ids = read_samples(tmp_path / "a.csv", Columns("name", is_series=True), needs_targets=False)
+    X, y, ids, _ = read_samples(tmp_path / "a.csv", Columns("name", is_series=True), needs_targets=False)
     np.testing.assert_array_equal(X[0], [[1], [2], [3]])
     np.testing.assert_array_equal(X[1], [[4]])
     assert (y, ids.tolist()) == (None, ["a", "b"])

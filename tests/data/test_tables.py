@@ -111,16 +111,16 @@ REFUSED = {
     ),
     "an id as a feature": (
         lambda: sequences_from_table(TABLE, features=["x", "id"]),
-        "features beside the id and the label, got 'id' too",
+        "features without another role, got 'id' too",
     ),
     "a label as a feature": (
         lambda: sequences_from_table(TABLE, label="x", features=["x"]),
-        "features beside the id and the label, got 'x' too",
+        "features without another role, got 'x' too",
     ),
     "a feature twice": (lambda: sequences_from_table(TABLE, features=["x", "x"]), "got 'x' more than once"),
     "an id as a label": (
         lambda: sequences_from_table(TABLE, label="id"),
-        "different columns for id, time and label, got 'id' more than once",
+        "different columns for different roles, got 'id' more than once",
     ),
     "a time twice": (
         lambda: sequences_from_table(pandas.concat([TABLE, TABLE[1:2]])),

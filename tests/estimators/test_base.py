@@ -1,6 +1,7 @@
 """Data as scikit-learn's users pass them, and what an estimator keeps."""
 
 import dataclasses
+import functools
 import pickle
 import time
 
@@ -33,7 +34,7 @@ from tolerances import EASY_SCORE, REFITTED, ROUNDING
 from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor, gaussian_witnesses, load, save
 from cvxsnn.data import Sequences
 from cvxsnn.estimators.inputs import feature_scale
-from cvxsnn.fitting import HeldOut, SurrogateSettings, Tuning
+from cvxsnn.fitting import Folds, HeldOut, SurrogateSettings, Tuning, choosing
 from cvxsnn.witnesses import Normal, Provenance, Uniform
 
 
@@ -138,19 +139,23 @@ def test_parameters_reach_the_network():
     assert classifier(intercept=False).fit(SEQUENCES, LABELS).network_.intercept.item() == 0.0
 
 
-def test_auto_chooses_a_strength_on_held_out_data_and_solves_on_all(monkeypatch):
+@pytest.mark.parametrize(("few", "expected"), [(47, [[10]]), (48, [[9, 9, 10, 10, 10]] * 3)])
+def test_auto_chooses_a_strength_on_held_out_data_and_solves_on_all(monkeypatch, few, expected):
     n_left_out = []
 
-    def spy(*arguments, own=HeldOut._divide):
-        held, kept = own(*arguments)
-        n_left_out.append((len(held), len(kept)))
-        return held, kept
+    def spy(judge, problem, own):
+        repeats = own(judge, problem)
+        n_left_out.extend(sorted(len(part.held) for part in folds) for folds in repeats)
+        assert all(part.problem.dictionary.n_rows + len(part.held) == 48 for folds in repeats for part in folds)
+        return repeats
 
-    monkeypatch.setattr(HeldOut, "_divide", spy)
+    monkeypatch.setattr(choosing, "GRID", dataclasses.replace(choosing.GRID, few=few))
+    for judge in (HeldOut, Folds):
+        monkeypatch.setattr(judge, "_parts", functools.partialmethod(spy, own=judge._parts))
     model = classifier(l1_strength="auto", penalty="l1").fit(SEQUENCES, LABELS)
     assert model.proof_.dual_point.shape == (48, 1)
     assert model.proof_.l1_strength == model.history_[-1].l1_strength
-    assert n_left_out == [(10, 38)]  # a fifth is held out, rounded up
+    assert n_left_out == expected  # a fifth, rounded up, or fifths that are drawn three times
     fixed = classifier(l1_strength=model.proof_.l1_strength).fit(SEQUENCES, LABELS)
     assert fixed.certificate_.primal == pytest.approx(model.certificate_.primal, rel=2 * model.tol)
 

@@ -46,7 +46,7 @@ def test_every_mixture_that_was_tried_is_listed_with_its_errors_and_the_chosen_o
 
 
 def test_samples_that_are_held_out_at_once_are_told_from_those_left_out_in_turn(monkeypatch):
-    monkeypatch.setattr(choosing, "GRID", dataclasses.replace(choosing.GRID, max_left_out=30))
+    monkeypatch.setattr(choosing, "GRID", dataclasses.replace(choosing.GRID, max_left_out=30, few=30))
     monkeypatch.setattr(engine, "SIZES", dataclasses.replace(engine.SIZES, rows_compared=25))
     summary = SpikingClassifier(n_neurons=20, random_state=0).fit(LONGER, ABOVE).summary()
     assert [(trial.n_samples, trial.is_held_out) for trial in summary.trials] == [(25, False)] * 3 + [(8, True)]

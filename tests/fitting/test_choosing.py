@@ -7,7 +7,7 @@ import pytest
 
 import cvxsnn as cs
 from cvxsnn.convex import Objective
-from cvxsnn.fitting import HeldOut, LeaveOneOut, Program, Verdict, choose, judge_for
+from cvxsnn.fitting import Folds, HeldOut, LeaveOneOut, Program, Verdict, choose, judge_for
 from cvxsnn.fitting.choosing import GRID
 
 LOGISTIC = Objective("logistic")
@@ -154,10 +154,12 @@ def ridge_problem(n_rows=30, loss="squared"):
     return cs.ConvexProblem(columns, columns[:, 0], loss, 0.0, l2_strength=1.0, penalty="elastic-net")
 
 
-def test_leave_one_out_judges_ridge_and_a_part_held_out_all_else(monkeypatch):
+def test_leave_one_out_judges_ridge_and_folds_or_a_part_held_out_all_else(monkeypatch):
     ridge, squared = Program.ridge(Objective("squared")), Objective("squared")
     assert judge_for(ridge_problem(), ridge, 3) == LeaveOneOut()
-    assert judge_for(ridge_problem(loss="logistic"), Program.ridge(LOGISTIC), 3) == HeldOut(seed=3)
-    assert judge_for(ridge_problem(), Program(squared, "elastic-net"), 3) == HeldOut(seed=3)
-    monkeypatch.setattr("cvxsnn.fitting.choosing.GRID", type(GRID)(max_left_out=29))
+    for few, judge in ((30, Folds(n_repeats=3, seed=3)), (29, HeldOut(seed=3))):
+        monkeypatch.setattr("cvxsnn.fitting.choosing.GRID", type(GRID)(few=few))
+        assert judge_for(ridge_problem(loss="logistic"), Program.ridge(LOGISTIC), 3) == judge
+        assert judge_for(ridge_problem(), Program(squared, "elastic-net"), 3) == judge
+    monkeypatch.setattr("cvxsnn.fitting.choosing.GRID", type(GRID)(max_left_out=29, few=29))
     assert judge_for(ridge_problem(), ridge, 3) == HeldOut(seed=3)

@@ -102,7 +102,7 @@ def test_every_fold_is_judged_by_a_fit_to_the_others(name):
     assert all(torch.equal(verdict.rows, torch.arange(n_rows)) for verdict in verdicts)
     assert {verdict.share for verdict in verdicts} == {1 - 1 / 3}
     # Which rows are left out together is in the scores: only fits without a row's own fold give them.
-    fold_of_row = cs.convex.left_out.deal_rows(problem, np.arange(n_rows), 3, cs.core.seeds.child_generator(1, "folds"))
+    fold_of_row = cs.convex.left_out.deal_rows(problem, 3, cs.core.seeds.child_generator(1, "folds"))
     for point, verdict in zip(points, verdicts, strict=True):
         for fold in range(3):
             left, kept = (torch.nonzero(rows).squeeze(1) for rows in (fold_of_row == fold, fold_of_row != fold))
@@ -207,10 +207,62 @@ def test_too_few_samples_serve_as_both(counts):
     assert [verdict.share for verdict in HeldOut(5).walk(problem, program, points_of(program))] == [1.0, 1.0]
 
 
-def test_folds_of_too_few_samples_are_refused():
+def test_all_of_too_few_samples_are_fitted_and_judged():
     problem, _ = sorted_classes((2, 1, 1))
-    with pytest.raises(InvalidInputError, match="at most as many folds as samples"):
-        list(Folds(5).walk(problem, Program(Objective("softmax")), [(1.0, 0.0)]))
+    program = Program(Objective("softmax"))
+    (verdict,) = Folds(5, n_repeats=2).walk(problem, program, [(0.1, 0.0)])
+    assert (verdict.share, len(verdict.rows)) == (1.0, 4)
+    torch.testing.assert_close(verdict.scores, scores_of(problem, verdict.solution), rtol=0, atol=ROUNDING)
+    with pytest.raises(InvalidInputError, match="two groups or more that can be left out"):
+        list(Folds(5).walk(problem.with_groups(torch.tensor([0, 0, 1, 1])), program, [(0.1, 0.0)]))
+
+
+def test_losses_are_means_over_the_repeats_and_scores_those_of_the_first():
+    problem, program = CASES["logistic"]
+    points = points_of(program)[1:2]
+    (verdict,), (single,) = (list(Folds(3, n_repeats=n, seed=2).walk(problem, program, points)) for n in (2, 1))
+    assert torch.equal(verdict.scores, single.scores)
+    assert Folds(3, n_repeats=2).n_fits == 6
+    rng = cs.core.seeds.child_generator(2, "folds")
+    losses = []
+    for _ in range(2):
+        fold_of_row, scores = cs.convex.left_out.deal_rows(problem, 3, rng), torch.zeros_like(verdict.scores)
+        for fold in range(3):
+            left, kept = (torch.nonzero(rows).squeeze(1) for rows in (fold_of_row == fold, fold_of_row != fold))
+            solution = cs.solve(program.at(problem.take_rows(kept), points[0]), TIGHT)
+            scores[left] = scores_of(problem.take_rows(left), solution)
+        losses.append(problem.heads[0].loss.value(scores, problem.heads[0].targets))
+    assert not torch.allclose(*losses)
+    torch.testing.assert_close(verdict.validation.loss[0], sum(losses) / 2, rtol=0, atol=CLOSE)
+    assert verdict.rank == -float(verdict.validation.mean()[0])
+
+
+def grouped(problem, n_groups=7):
+    groups = np.random.default_rng(4).integers(0, n_groups, problem.dictionary.n_rows)
+    return problem.with_groups(torch.from_numpy(groups))
+
+
+@pytest.mark.parametrize("judge", [HeldOut(5), HeldOut(5, max_rows=8), Folds(3, n_repeats=2)], ids=repr)
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_no_group_is_fitted_and_judged_at_once(judge, loss):
+    problem = grouped(draw(loss, n_rows=60))
+    for folds in judge._parts(problem):
+        for part in folds:
+            held, kept = set(problem.groups[part.held].tolist()), set(part.problem.groups.tolist())
+            assert held
+            assert kept
+            assert not held & kept
+    (verdict,) = judge.walk(problem, Program(Objective(loss)), [(0.1, 0.0)])
+    assert verdict.validation.is_by_group
+    assert verdict.validation.loss.shape[1] == len(torch.unique(problem.groups[verdict.rows]))
+
+
+def test_fewer_groups_than_folds_are_as_many_folds():
+    problem = grouped(draw(n_rows=60), 3)
+    (verdict,) = Folds(5).walk(problem, Program(Objective("squared")), [(0.1, 0.0)])
+    assert (verdict.validation.method, verdict.share) == ("3 folds", pytest.approx(2 / 3))
+    (verdict,) = HeldOut(5).walk(problem, Program(Objective("squared")), [(0.1, 0.0)])
+    assert len(torch.unique(problem.groups[verdict.rows])) == 1
 
 
 def network_problem(penalty="l1", **options):

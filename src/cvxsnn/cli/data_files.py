@@ -33,8 +33,8 @@ class Data:
     ----------
     X : array, list of arrays, DataFrame or list of DataFrame
         The inputs.
-    y, weight, ids : array or None
-        The targets, the weights and the names of the samples.
+    y, weight, ids, groups : array or None
+        The targets, the weights, the names and the groups of the samples.
     is_table : bool
         Whether the file is a table; the command then reports how it was read.
     """
@@ -43,6 +43,7 @@ class Data:
     y: npt.NDArray[Any] | None
     weight: npt.NDArray[Any] | None = None
     ids: npt.NDArray[Any] | None = None
+    groups: npt.NDArray[Any] | None = None
     is_table: bool = False
 
     def __str__(self) -> str:
@@ -54,7 +55,9 @@ class Data:
         return f"{plural(len(self.X), 'sequence')} of {steps} with {plural(self.X[0].shape[1], 'feature')}"
 
 
-def read_data(path: Path, table: TableOptions, *, needs_targets: bool, model: Any = None) -> Data:
+def read_data(
+    path: Path, table: TableOptions, *, needs_targets: bool, model: Any = None, groups: str | None = None
+) -> Data:
     """Return the data in a file; of a table, the columns that a fitted model knows."""
     from ..data.npz import read_data as read_npz
     from ..data.table_files import Columns, is_table_file, read_samples
@@ -62,11 +65,12 @@ def read_data(path: Path, table: TableOptions, *, needs_targets: bool, model: An
     from ..estimators.pipelines import split_pipeline
 
     names = None if table.features is None else tuple(name.strip() for name in table.features.split(","))
-    columns = Columns(table.id_column, table.time, table.label, names, table.series)
+    columns = Columns(table.id_column, table.time, table.label, names, table.series, groups)
     if not is_table_file(path):
         if columns != Columns():
             raise InvalidInputError(
-                f"expected a .csv or .parquet file for --id, --time, --label, --features and --series, got {path}"
+                "expected a .csv or .parquet file for --id, --time, --label, --features, --series and --groups, got "
+                f"{path}"
             )
         return Data(*read_npz(path, needs_targets=needs_targets))
     options, learned = {}, getattr(model, "feature_names_in_", None)
@@ -75,7 +79,7 @@ def read_data(path: Path, table: TableOptions, *, needs_targets: bool, model: An
     if model is not None:
         transformers, estimator = split_pipeline(model)
         options = {"is_sequential": estimator.is_sequential_, "has_gaps": bool(transformers)}
-    X, y, ids = read_samples(path, columns, needs_targets=needs_targets, **options)
+    X, y, ids, group_of_sample = read_samples(path, columns, needs_targets=needs_targets, **options)
     if model is not None and learned is None and not table.series:  # the model was fitted to columns without names
         X = [numbers_of(part, "row") for part in X] if isinstance(X, list) else numbers_of(X, "row")
-    return Data(X, y, None, ids, is_table=True)
+    return Data(X, y, None, ids, group_of_sample, is_table=True)

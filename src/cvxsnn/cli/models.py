@@ -46,6 +46,7 @@ def fit(
     table: TableOptions,
     output: Annotated[Path, Option("-o", "--output", help="Where to write the model."), MODEL],
     options: FitOptions,
+    groups: Annotated[str | None, Option(help="Column of a table; equal values are left out together.")] = None,
     subnetworks: Annotated[int | None, Option(min=1, help="Parallel subnetworks.")] = None,
     neuron: Annotated[str | None, Option(help="lif or threshold.")] = None,
     witnesses: Annotated[str, Option(help="auto, mixed, search, gaussian or delayed.")] = "auto",
@@ -59,7 +60,7 @@ def fit(
     regress: Annotated[bool, Option("--regress", help="Predict real numbers instead of classes.")] = False,
 ) -> None:
     """Train a spiking network on a data file and save it."""
-    samples = read_data(data, table, needs_targets=True)
+    samples = read_data(data, table, needs_targets=True, groups=groups)
     if samples.is_table:
         say(f"read: {samples}")
     kind = cs.SpikingRegressor if regress else cs.SpikingClassifier
@@ -77,7 +78,7 @@ def fit(
         random_state=seed,
         verbose=True,
     )
-    model.fit(samples.X, samples.y, sample_weight=samples.weight)
+    model.fit(samples.X, samples.y, sample_weight=samples.weight, groups=samples.groups)
     cs.save(model, output)
     console.print(model.network_)
     say(f"{'R²' if regress else 'accuracy'} on the training data: {model.score(samples.X, samples.y):.4f}")

@@ -8,6 +8,8 @@ intercept. Leaving row i out changes its residual e_i to
 with row i of the columns, d_i. This is exact for ridge. For s > 0 it holds as long as the same atoms stay active with
 the same signs, so it is an approximation: it leaves out that the choice of atoms depends on row i.
 
+Leaving a group of rows out is as exact: :func:`ridge_fold_scores` has the equation.
+
 For ridge at many strengths one eigendecomposition serves all of them, of the Gram matrix or of the products of rows,
 whichever is smaller. Of very many rows there is none: the products are inverted for each strength.
 """
@@ -25,6 +27,7 @@ from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..core.seeds import child_generator
+from ..data.sequences import deal_groups
 from .linear import column_means, factorise, from_centre, gram_bytes, row_products, weighted_gram, with_ridge
 from .losses import Squared
 from .objective import Head, decide_class
@@ -54,13 +57,15 @@ class Validation:
     method : str
         How the rows were left out, in words.
     loss : Tensor of shape (n_solutions, n_parts)
-        The mean loss of each solution on each part: a row, or a fold.
+        The mean loss of each solution on each part: a row, a group of rows, or a fold.
     accuracy : Tensor of shape (n_solutions, n_parts), optional
         The share of rows that are classified correctly; None for real targets.
     weight : Tensor of shape (n_parts,)
         The weight of each part; the weights sum to one.
     n_repeats : int
         How often each row was left out.
+    is_by_group : bool
+        Whether the parts are groups of samples.
 
     Examples
     --------
@@ -78,6 +83,7 @@ class Validation:
     accuracy: Tensor | None
     weight: Tensor
     n_repeats: int = 1
+    is_by_group: bool = False
 
     def mean(self, of: str = "loss") -> Tensor:
         """Return the mean of each solution over the parts.
@@ -127,6 +133,17 @@ class Validation:
         rows = slice(number, number + 1)
         accuracy = None if self.accuracy is None else self.accuracy[rows]
         return replace(self, loss=self.loss[rows], accuracy=accuracy)
+
+    def mean_of_repeats(self) -> "Validation":
+        """Return one validation for several of the same parts, each after other folds; repeats add no parts.
+
+        Returns
+        -------
+        Validation
+            The means over the repeats.
+        """
+        accuracy = None if self.accuracy is None else self.accuracy.mean(0, keepdim=True)
+        return replace(self, loss=self.loss.mean(0, keepdim=True), accuracy=accuracy, n_repeats=1)
 
     def _values(self, of: str) -> Tensor:
         values = self.accuracy if of == "accuracy" else self.loss
@@ -220,6 +237,10 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     """
     problem = path[0].problem
     _check_squared(problem)
+    if problem.groups is not None and (path.strengths > 0).any():
+        raise InvalidInputError(
+            "expected l1_strength=0 for the errors of groups that are left out, got more: use cross_validate"
+        )
     targets = problem.heads[0].targets
     ridges = [solution.problem.l2_strength for solution in path if solution.problem.l1_strength == 0]
     of_ridge = dict(zip(ridges, ridge_scores(problem, ridges), strict=True)) if ridges else {}
@@ -236,7 +257,7 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
 
 
 def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tensor:
-    """Return the scores of each row by ridge regressions that leave it out, without any fit.
+    """Return the scores of each row by ridge regressions that leave it or its group out, without any fit.
 
     Parameters
     ----------
@@ -260,6 +281,11 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
     >>> tuple(ridge_scores(problem, [1.0, 0.1]).shape)
     (2, 40, 1)
     """
+    if problem.groups is not None:
+        groups = torch.unique(problem.groups, return_inverse=True)[1]
+        if len(torch.unique(groups[problem.row_weight > 0])) < 2:
+            raise InvalidInputError("expected at least two groups of samples, to leave each of them out, got one")
+        return ridge_fold_scores(problem, l2_strengths, groups)
     head, weight, root, targets = _weighted_targets(problem)
     n_rows, n_atoms = problem.dictionary.shape
     # For a single strength, one inverse is cheaper than one eigendecomposition.
@@ -277,8 +303,8 @@ def ridge_scores(problem: ConvexProblem, l2_strengths: Sequence[float]) -> Tenso
     return torch.where(weight[:, None] > 0, torch.cat(scores, dim=1), head.targets)
 
 
-def ridge_fold_scores(problem: ConvexProblem, l2_strength: float, fold_of_row: Tensor) -> Tensor:
-    r"""Return the scores of each row by ridge regression without its fold, without any fit.
+def ridge_fold_scores(problem: ConvexProblem, l2_strengths: Sequence[float], fold_of_row: Tensor) -> Tensor:
+    r"""Return the scores of each row by ridge regressions without its fold, without any fit.
 
     Leaving the rows F out changes their weighted residuals e to :math:`(I - H)_{FF}^{-1} e`, with the matrix H that
     maps targets to scores. All else, the strength and the weights of the other rows among it, stays as it is.
@@ -287,33 +313,31 @@ def ridge_fold_scores(problem: ConvexProblem, l2_strength: float, fold_of_row: T
     ----------
     problem : ConvexProblem
         A problem with the squared loss. Its own strengths do not matter.
-    l2_strength : float
-        The strength of the quadratic.
+    l2_strengths : sequence of float
+        The strengths of the quadratic.
     fold_of_row : Tensor of shape (n_rows,), dtype int64
         The fold of each row. Rows with a negative one are never left out.
 
     Returns
     -------
-    Tensor of shape (n_judged, n_outputs)
+    Tensor of shape (n_strengths, n_judged, n_outputs)
         The scores of the rows that are in a fold, in the order of the rows.
     """
     head, _, root, targets = _weighted_targets(problem)
     spectrum = problem.row_workspace.get(_Spectrum, problem)
-    ridge = l2_strength / head.weight
-    parts = [residual[0] for _, residual, _ in spectrum.residuals(targets, [ridge])]
-    residual, scores = torch.cat(parts), head.targets.clone()
-    for fold in range(int(fold_of_row.max()) + 1):
-        rows = torch.nonzero(fold_of_row == fold).squeeze(1)
-        if len(rows):
-            # The intercept's part of H, which fits the weighted mean, is √ω√ωᵀ.
-            block = spectrum.residual_matrix(rows, ridge) - problem.intercept * root[rows] * root[rows].T
-            scores[rows] += torch.linalg.solve(block, residual[rows]) / root[rows].clamp_min(_SMALLEST)
-    return scores[fold_of_row >= 0]
+    ridges = [strength / head.weight for strength in l2_strengths]
+    residual = torch.cat([residual for _, residual, _ in spectrum.residuals(targets, ridges)], dim=1)
+    scores = head.targets.repeat(len(ridges), 1, 1)
+    folds = [torch.nonzero(fold_of_row == fold).squeeze(1) for fold in range(int(fold_of_row.max()) + 1)]
+    for rows, some, blocks in spectrum.residual_matrices([rows for rows in folds if len(rows)], ridges):
+        # The intercept's part of H, which fits the weighted mean, is √ω√ωᵀ.
+        blocks = blocks - problem.intercept * root[rows] * root[rows].T
+        blocks.diagonal(dim1=1, dim2=2).add_(_CERTAIN)
+        scores[some, rows] += torch.linalg.solve(blocks, residual[some, rows]) / root[rows].clamp_min(_SMALLEST)
+    return scores[:, fold_of_row >= 0]
 
 
-def validation_of(
-    problem: ConvexProblem, scores: Sequence[Tensor] | Tensor, method: str = "leave one out"
-) -> Validation:
+def validation_of(problem: ConvexProblem, scores: Sequence[Tensor] | Tensor, method: str | None = None) -> Validation:
     """Return the losses and hits of rows at the scores of fits that left them out.
 
     Parameters
@@ -322,15 +346,26 @@ def validation_of(
         The problem, whose rows they are.
     scores : sequence of Tensor of shape (n_rows, n_outputs)
         The scores of each fit.
-    method : str
-        How the rows were left out, in words.
+    method : str, optional
+        How the rows were left out, in words; by default one by one, or group by group.
 
     Returns
     -------
     Validation
-        One part per row.
+        One part per row, or per group.
     """
-    return Validation(method, *_losses_and_hits(problem, scores), problem.row_weight)
+    loss, hits = _losses_and_hits(problem, scores)
+    if problem.groups is None:
+        return Validation(method or "leave one out", loss, hits, problem.row_weight)
+    groups, weight = torch.unique(problem.groups, return_inverse=True)[1], problem.row_weight
+    total = weight.new_zeros(int(groups.max()) + 1).index_add_(0, groups, weight)
+
+    def mean(values: Tensor) -> Tensor:
+        sums = values.new_zeros(len(values), len(total)).index_add_(1, groups, weight * values)
+        return sums / total.clamp_min(_SMALLEST)
+
+    accuracy = None if hits is None else mean(hits)
+    return Validation(method or "leave one group out", mean(loss), accuracy, total, is_by_group=True)
 
 
 def _check_squared(problem: ConvexProblem) -> None:
@@ -382,15 +417,25 @@ class _Spectrum:
         for rows, block in self._blocks():
             yield rows, block @ (inverse[:, :, None] * rotated) - targets[rows], 1 - inverse @ block.square().T
 
-    def residual_matrix(self, rows: Tensor, ridge: float) -> Tensor:
-        """Return a diagonal block of I − H; H maps weighted targets to scores, leaving the intercept out."""
-        if self._by_rows:
-            basis = self._basis[rows]
-            block: Tensor = basis @ (ridge / (self.values + ridge) * basis).T
-            return block
-        basis = torch.cat([block for _, block in self._blocks()])[rows]
-        fitted: Tensor = basis @ (basis / (self.values + ridge)).T
-        return torch.eye(len(rows)).to(basis) - fitted
+    def residual_matrices(
+        self, parts: Sequence[Tensor], ridges: Sequence[float]
+    ) -> Iterator[tuple[Tensor, slice, Tensor]]:
+        """Yield rows of each part, some of the ridges, and the diagonal block of I − H of these rows at each of them.
+
+        H maps weighted targets to scores, leaving the intercept out.
+        """
+        basis = self._basis if self._by_rows else torch.cat([block for _, block in self._blocks()])
+        ridge = torch.tensor(ridges, dtype=self.values.dtype, device=self.values.device)[:, None, None]
+        for rows in parts:
+            of_part = basis[rows]
+            at_once = max(1, _BLOCK // of_part.numel())
+            for start in range(0, len(ridges), at_once):
+                some = slice(start, start + at_once)
+                if self._by_rows:
+                    blocks = (of_part * (ridge[some] / (self.values + ridge[some]))) @ of_part.T
+                else:
+                    blocks = torch.eye(len(rows)).to(basis) - (of_part / (self.values + ridge[some])) @ of_part.T
+                yield rows, some, blocks
 
     def _blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield weighted rows in the basis of the Gram matrix."""
@@ -487,9 +532,9 @@ def cross_validate(
     again sum to one.
 
     A sample is a row, or all steps of a sequence if the dictionary has a row for each. Folds have equally many samples,
-    and equally many of each class, up to one: that of the sample's last row, in the first head with classes. A class
-    with fewer samples than folds is missing from some folds. The only sample of a class is never left out, nor are
-    samples without weight: they have no part in the errors.
+    and equally many of each class, up to one: that of the sample's last row, in the first head with classes; with
+    groups, as far as whole groups allow. A class with fewer samples than folds is missing from some folds. The only
+    sample or group of a class is never left out, nor are samples without weight: they have no part in the errors.
 
     Parameters
     ----------
@@ -504,7 +549,7 @@ def cross_validate(
     tol : float
         The relative gap of each certificate to reach.
     groups : array of shape (n_samples,), optional
-        Labels of the samples; those with equal labels are left out together, as one sample.
+        Labels of the samples; those with equal labels are left out together. By default those of the problem.
 
     Returns
     -------
@@ -526,10 +571,15 @@ def cross_validate(
     check_int_at_least("n_folds", n_folds, 2)
     check_positive_int("n_repeats", n_repeats)
     problem = path[0].problem
-    samples = sample_of_row(problem, groups)
+    if groups is not None:
+        problem = problem.with_groups(torch.from_numpy(sample_of_row(problem, groups)))
     losses, accuracies, weights = [], [], []
     for repeat in range(n_repeats):
-        fold_of_row = deal_rows(problem, samples, n_folds, child_generator(seed, "cross_validate", repeat))
+        fold_of_row = deal_rows(problem, n_folds, child_generator(seed, "cross_validate", repeat))
+        if (n_dealt := int(fold_of_row.max()) + 1) < n_folds:
+            raise InvalidInputError(
+                f"expected at most as many folds as groups that can be left out, got n_folds={n_folds} for {n_dealt}"
+            )
         scores = _scores_left_out(path, fold_of_row, n_folds, tol)
         # Rows that are never left out have fold −1, and so column 0, which is dropped.
         share = torch.nn.functional.one_hot(fold_of_row + 1, n_folds + 1)[:, 1:].to(problem.row_weight)
@@ -555,6 +605,8 @@ def sample_of_row(problem: ConvexProblem, groups: Array | None = None) -> npt.ND
     n_steps = dictionary.n_steps if dictionary.readout == "all" else 1
     n_samples = dictionary.n_rows // n_steps
     if groups is None:
+        if problem.groups is not None:
+            return problem.groups.cpu().numpy()
         samples = np.arange(n_samples)
     else:
         labels = groups.cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
@@ -564,16 +616,21 @@ def sample_of_row(problem: ConvexProblem, groups: Array | None = None) -> npt.ND
     return np.repeat(samples, n_steps)
 
 
-def deal_rows(
-    problem: ConvexProblem, samples_of_rows: npt.NDArray[np.int64], n_folds: int, rng: np.random.Generator
-) -> Tensor:
-    """Return the fold of each row, −1 for rows that are never left out: samples in random order, class by class."""
-    weighted = problem.row_weight.cpu().numpy() > 0
-    samples = np.unique(samples_of_rows[weighted])
+def deal_rows(problem: ConvexProblem, n_folds: int, rng: np.random.Generator) -> Tensor:
+    """Return the fold of each row, −1 for rows that are never left out: samples in random order, class by class.
+
+    If there are fewer groups of samples than folds, each of them is a fold.
+    """
+    weighted, samples_of_rows = problem.row_weight.cpu().numpy() > 0, sample_of_row(problem)
     class_of_row = next((c for head in problem.heads if (c := row_classes(head.targets)) is not None), None)
+    classes = None if class_of_row is None else class_of_row.cpu().numpy()[weighted]
+    if problem.groups is not None:
+        fold_of_row, groups = np.full(len(weighted), -1), samples_of_rows[weighted]
+        fold_of_row[weighted] = deal_groups(groups, np.zeros_like(groups) if classes is None else classes, n_folds, rng)
+        return torch.from_numpy(fold_of_row).to(problem.row_weight.device)
+    samples = np.unique(samples_of_rows[weighted])
     class_of_sample = np.zeros(samples_of_rows.max() + 1, dtype=np.int64)
-    if class_of_row is not None:
-        classes = class_of_row.cpu().numpy()[weighted]
+    if classes is not None:
         class_of_sample[samples_of_rows[weighted]] = classes  # of several rows the last one stays
         occurring, owners = np.unique(np.stack([classes, samples_of_rows[weighted]]), axis=1)
         # A fit without the only sample of a class cannot predict the class.

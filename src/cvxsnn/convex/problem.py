@@ -87,6 +87,11 @@ class ConvexProblem:
     centre : array of shape (n_atoms, n_outputs), optional
         The coefficients W₀ to which the quadratic draws W; requires an ``l2_strength`` above zero. Zero when not given.
 
+    Attributes
+    ----------
+    groups : Tensor of shape (n_rows,), dtype int64, or None
+        The group of each row, see :meth:`with_groups`. It is no part of the program.
+
     Examples
     --------
     >>> import numpy as np
@@ -121,6 +126,7 @@ class ConvexProblem:
         self.heads = make_heads(targets, loss, head_weights or {}, *rows)
         self.row_weight = make_row_weight(row_weight, timestep_weighting, *rows)
         self.centre = self._checked_centre(centre)
+        self.groups: Tensor | None = None
         self.workspace, self.row_workspace = Workspace(), Workspace()
         # An intercept sees only the rows that have weight.
         _check_contrast(self.heads, self.row_weight > 0 if self.intercept else None)
@@ -162,7 +168,8 @@ class ConvexProblem:
         ConvexProblem
             The program.
         """
-        return cls(
+        n_steps = dictionary.n_rows // len(data)
+        problem = cls(
             dictionary,
             data.targets,
             objective.loss,
@@ -170,11 +177,12 @@ class ConvexProblem:
             l2_strength=l2_strength,
             penalty=penalty,
             intercept=intercept,
-            row_weight=objective.row_weight(data, dictionary.n_rows // len(data)),
+            row_weight=objective.row_weight(data, n_steps),
             timestep_weighting=objective.timestep_weighting,
             head_weights=objective.head_weights,
             centre=centre,
         )
+        return problem.with_groups(None if data.groups is None else data.groups.repeat_interleave(n_steps))
 
     @property
     def n_outputs(self) -> int:
@@ -237,6 +245,24 @@ class ConvexProblem:
         # The other workspace stays valid: it depends on rows and atoms alone.
         return self._replace(heads=heads, workspace=Workspace())
 
+    def with_groups(self, groups: Tensor | None) -> Self:
+        """Return the same problem with rows that are left out together.
+
+        Parameters
+        ----------
+        groups : Tensor of shape (n_rows,), dtype int64, or None
+            The group of each row. None leaves out rows, or samples if every step is a row, one by one.
+
+        Returns
+        -------
+        ConvexProblem
+            The same program.
+        """
+        if groups is not None:
+            # If each row is its own group, there is nothing to leave out together.
+            groups = groups.to(self.row_weight.device) if len(torch.unique(groups)) < len(groups) else None
+        return self._replace(groups=groups)
+
     def take_rows(self, rows: Tensor) -> Self:
         """Return the problem over some of the rows, whose weights again sum to one.
 
@@ -255,6 +281,7 @@ class ConvexProblem:
             dictionary=self.dictionary.take_rows(rows),
             row_weight=weight / weight.sum(),
             heads=tuple(replace(head, targets=head.targets[rows]) for head in self.heads),
+            groups=None if self.groups is None else self.groups[rows],
             workspace=Workspace(),
             row_workspace=Workspace(),
         )

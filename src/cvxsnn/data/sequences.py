@@ -206,6 +206,8 @@ class TrainingSet:
         The targets of each head, with one entry per sequence or per step.
     sample_weight : array of shape (n_samples,), optional
         The weight of each sequence. None weighs all alike.
+    groups : integer array of shape (n_samples,), optional
+        The group of each sequence: those of one group are left out together, whoever judges. None if each is its own.
 
     Attributes
     ----------
@@ -226,6 +228,7 @@ class TrainingSet:
     sequences: Sequences
     targets: Mapping[str, Array]
     sample_weight: Tensor | None = None
+    groups: Tensor | None = None
     inputs: Tensor = field(init=False)
     n_samples: int = field(init=False)
 
@@ -242,6 +245,15 @@ class TrainingSet:
                     f"{tuple(weight.shape)}"
                 )
             vars(self).update(sample_weight=weight)
+        if self.groups is not None:
+            groups = torch.tensor(as_array("groups", self.groups))
+            if groups.shape != (n_samples,) or groups.dtype.is_floating_point:
+                raise InvalidInputError(
+                    f"expected one integer for the group of each of {plural(n_samples, 'sequence')}, got "
+                    f"{groups.dtype} of shape {tuple(groups.shape)}"
+                )
+            # If each sequence is its own group, there is nothing to leave out together.
+            vars(self).update(groups=None if len(torch.unique(groups)) == n_samples else groups)
 
     @classmethod
     def of(cls, data: "SequenceData | TrainingSet") -> "TrainingSet":
@@ -264,7 +276,7 @@ class TrainingSet:
         return self.n_samples
 
     def take(self, samples: Tensor) -> Self:
-        """Return some of the sequences, with their targets and weights.
+        """Return some of the sequences, with their targets, weights and groups.
 
         Parameters
         ----------
@@ -276,11 +288,11 @@ class TrainingSet:
         TrainingSet
             The chosen sequences, in that order.
         """
-        weight = None if self.sample_weight is None else self.sample_weight[samples]
+        weight, groups = (None if own is None else own[samples] for own in (self.sample_weight, self.groups))
         # NumPy reads a tensor with a single index as a number, and drops the axis.
         indices = samples.cpu().numpy()
         targets = {name: y[samples] if isinstance(y, Tensor) else y[indices] for name, y in self.targets.items()}
-        return type(self)(self.sequences.take(samples), targets, weight)
+        return type(self)(self.sequences.take(samples), targets, weight, groups)
 
     def to(self, device: torch.device | str | None) -> Self:
         """Return the training set with its inputs on another device.
@@ -295,7 +307,7 @@ class TrainingSet:
         TrainingSet
             The same values.
         """
-        return type(self)(self.sequences.to(device), self.targets, self.sample_weight)
+        return type(self)(self.sequences.to(device), self.targets, self.sample_weight, self.groups)
 
 
 @dataclass(frozen=True)
@@ -426,6 +438,50 @@ def stratified_order(labels: npt.NDArray[Any] | None, generator: np.random.Gener
     rank = np.concatenate([np.arange(count) for count in counts])
     share = (rank + generator.random(len(counts)).repeat(counts)) / counts.repeat(counts)
     return torch.from_numpy(order[by_class[np.argsort(np.where(rank == 0, share - 1, share), kind="stable")]])
+
+
+def deal_groups(
+    groups: npt.NDArray[Any], labels: npt.NDArray[Any], n_folds: int, generator: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Divide groups of samples among folds, stratified by class as well as whole groups allow.
+
+    Parameters
+    ----------
+    groups : array of shape (n_samples,)
+        The group of each sample.
+    labels : array of shape (n_samples,)
+        The class of each sample; equal numbers if there are no classes.
+    n_folds : int
+        The number of folds; fewer groups are as many folds.
+    generator : Generator
+        Random number generator.
+
+    Returns
+    -------
+    array of shape (n_samples,), dtype int64
+        The fold of each sample. A group that has all samples of a class is in none, which is −1: without it, nothing
+        could be learned about the class.
+    """
+    groups, classes = (np.unique(values, return_inverse=True)[1] for values in (groups, labels))
+    counts = np.zeros((groups.max() + 1, classes.max() + 1))
+    np.add.at(counts, (groups, classes), 1)
+    is_alone = (counts > 0).sum(0) == 1
+    order = generator.permutation(np.flatnonzero(counts[:, is_alone].sum(1) == 0))
+    n_folds = min(n_folds, len(order))
+    if n_folds < 2:
+        raise InvalidInputError(
+            "expected two groups or more that can be left out, because other groups have their classes too, got "
+            f"{len(order)}: divide the samples into more groups"
+        )
+    fold_of_group, held = np.full(len(counts), -1), np.zeros((n_folds, counts.shape[1]))
+    # The largest groups first, each to the fold with the smallest shares of its classes, or else the fewest samples.
+    for group in order[np.lexsort((counts.argmax(1)[order], -counts.sum(1)[order]))]:
+        shares = held @ (counts[group] / counts.sum(0) ** 2)
+        fold_of_group[group] = fold = np.lexsort((held.sum(1), shares))[0]
+        held[fold] += counts[group]
+    # In random order, or the first fold would always have the largest group.
+    fold_of_sample: npt.NDArray[np.int64] = np.append(generator.permutation(n_folds), -1)[fold_of_group[groups]]
+    return fold_of_sample
 
 
 _STEP_ROWS = 4

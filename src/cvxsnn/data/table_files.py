@@ -14,7 +14,7 @@ from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_l
 from ..core.formatting import plural
 from ..core.libraries import import_library
 from ..core.memory import check_fits, dense_bytes
-from .tables import TableSequences, check_names, choose_features, list_names, numbers_of, sequences_from_table, show_key
+from .tables import check_names, choose_features, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
@@ -31,7 +31,7 @@ class Columns:
 
     Parameters
     ----------
-    id, time, label : str or None
+    id, time, label, groups : str or None
         Names of columns.
     features : sequence of str or None
         Names of columns; None for all others.
@@ -44,12 +44,13 @@ class Columns:
     label: str | None = None
     features: Sequence[str] | None = None
     is_series: bool = False
+    groups: str | None = None
 
 
 def read_samples(
     path: Path, columns: Columns, *, needs_targets: bool, is_sequential: bool | None = None, has_gaps: bool = False
 ) -> Any:
-    """Return inputs, targets and ids of a table in a file; the latter two may be None.
+    """Return inputs, targets, ids and groups of a table in a file; all but the inputs may be None.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def read_samples(
 
     Returns
     -------
-    X, y, ids : list of DataFrame or of arrays, or DataFrame; array or None; array or None
+    X, y, ids, groups : list of DataFrame or of arrays, or DataFrame; arrays or None
         A table per sequence, an array per series, or a table with one row per sample.
     """
     if columns.time is not None and columns.id is None:
@@ -76,22 +77,23 @@ def read_samples(
         raise InvalidInputError(
             f"expected --label to name the column to predict, got none: choose among {list_names(table.columns)}"
         )
-    chosen = choose_features(table, columns.id, columns.time, columns.label, columns.features)
+    chosen = choose_features(table, columns.id, columns.time, columns.label, columns.features, columns.groups)
     ids = None if columns.id is None else table[columns.id]
     if is_sequential and ids is None and not columns.is_series:
         raise InvalidInputError("expected --id and --time, or --series, for a model of sequences, got none of them")
     if ids is not None and not columns.is_series and (is_sequential or columns.time is not None or not ids.is_unique):
-        return _read_long(table, columns, has_gaps)
-    X, y = table[chosen], None if columns.label is None else table[columns.label]
-    if y is not None and y.isna().any():
-        row = int(y.isna().argmax())
-        raise InvalidInputError(f"expected a label in every row of column {columns.label!r}, got none in row {row}")
-    y, ids = (None if column is None else column.to_numpy() for column in (y, ids))
+        return _read_long(table, columns, chosen, has_gaps)
+    X, y, groups = table[chosen], *(None if name is None else table[name] for name in (columns.label, columns.groups))
+    for column in (y, groups):
+        if column is not None and column.isna().any():
+            row, role = int(column.isna().argmax()), "label" if column is y else "group"
+            raise InvalidInputError(f"expected a {role} in every row of column {column.name!r}, got none in row {row}")
+    y, ids, groups = (None if column is None else column.to_numpy() for column in (y, ids, groups))
     if columns.is_series:
-        return _series(X, has_gaps, has_named_steps=columns.features is not None), y, ids
+        return _series(X, has_gaps, has_named_steps=columns.features is not None), y, ids, groups
     if not has_gaps:
         _check_filled(numbers_of(X), X.columns)
-    return X, y, ids
+    return X, y, ids, groups
 
 
 def read_table(path: Path, text: str | None = None) -> Any:
@@ -130,17 +132,20 @@ def read_table(path: Path, text: str | None = None) -> Any:
     return table
 
 
-def _read_long(table: Any, columns: Columns, has_gaps: bool) -> TableSequences:
-    """Return the sequences of a table with one row per step."""
+def _read_long(table: Any, columns: Columns, features: Sequence[str], has_gaps: bool) -> Any:
+    """Return the sequences of a table with one row per step, and their groups."""
     assert columns.id is not None
     if columns.time is None:
         warnings.warn(
             "without --time, the rows of a sequence are read in the order in which the file has them", stacklevel=3
         )
-    sequences = sequences_from_table(table, columns.id, columns.time, columns.label, columns.features)
+    sequences = sequences_from_table(table, columns.id, columns.time, columns.label, features)
+    groups = None
+    if columns.groups is not None:  # one per sequence, as labels
+        groups = sequences_from_table(table, columns.id, None, columns.groups, features).y
     for name, part in () if has_gaps else zip(sequences.ids, sequences.X, strict=True):
         _check_filled(numbers_of(part), part.columns, f"sequence {show_key(name)}")
-    return sequences
+    return *sequences, groups
 
 
 def _series(table: Any, has_gaps: bool, has_named_steps: bool) -> list[npt.NDArray[np.float64]]:

@@ -132,13 +132,14 @@ def choose_features(
     time: str | None,
     label: str | None,
     features: Sequence[str] | None,
+    groups: str | None = None,
 ) -> list[str]:
     """Return the features, by default all columns without another role; refuse missing columns and double roles."""
-    roles = [name for name in (id, time, label) if name is not None]
-    check_names(roles, "different columns for id, time and label", "name others")
-    if wrong := [name for name in features or () if name in (id, label)]:  # times may be features, too
+    roles = [name for name in (id, time, label, groups) if name is not None]
+    check_names(roles, "different columns for different roles", "name others")
+    if wrong := [name for name in features or () if name in (id, label, groups)]:  # times may be features, too
         raise InvalidInputError(
-            f"expected features beside the id and the label, got {list_names(wrong)} too: leave it out of the features"
+            f"expected features without another role, got {list_names(wrong)} too: leave it out of the features"
         )
     check_names(features or ())
     if missing := [name for name in (*roles, *(features or ())) if name not in table.columns]:

@@ -25,16 +25,16 @@ from ..core.formatting import plural
 from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data import Sequences, TrainingSet
-from ..data.sequences import DataFingerprint, stratified_order
+from ..data.sequences import DataFingerprint, deal_groups, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting import METHODS, Fitted, HeldOut, Settings, Split, SurrogateSettings, Tuning, fit, train, tune_witnesses
+from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Tuning, fit, train, tune_witnesses
 from ..fitting.scores import Score
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..theory import CompleteCertificate, certify_complete
 from .choices import DEFAULTS, EstimatorChoices
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
-from .inputs import count_samples, feature_scale, read_inputs, standardise, warn_of_giants
+from .inputs import count_samples, feature_scale, read_groups, read_inputs, standardise, warn_of_giants
 from .model_parts import read_network, read_proof, write_network, write_proof
 
 FloatArray = npt.NDArray[np.float64]
@@ -113,7 +113,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             cls.__doc__ = text.replace("(shared attributes)", attributes)
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on sequences with labels or real targets.
 
         Parameters
@@ -125,13 +125,16 @@ class SpikingEstimator(EstimatorChoices, ABC):
             The labels of a classifier, or the targets of a regressor.
         sample_weight : array of shape (n_samples,), optional
             The weight of each sample; the ``class_weight`` of a classifier multiplies it.
+        groups : array of shape (n_samples,), optional
+            The group of each sample, any numbers or strings, such as the person who was recorded. Samples of one group
+            are left out together wherever samples are left out, so that errors are those of new groups.
 
         Returns
         -------
         SpikingClassifier or SpikingRegressor
             The fitted estimator.
         """
-        data = self._read(X, y, sample_weight, reset=True)
+        data = self._read(X, y, sample_weight, reset=True, groups=groups)
         objective = self._objective(self._loss())
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
         learn = self._fit_convex if self.method == "cvx" else self._train_in_stages
@@ -414,10 +417,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
             # The search has used up part of the time for the fit.
             budget = replace(budget, max_seconds=max(0.0, budget.max_seconds - earlier[0].seconds))
         begin = time.perf_counter()
-        judge = None if self._is_ridge else HeldOut(DEFAULTS.one_held_out, seed=seed)
-        fitted = fit(
-            data, families, program, judge, budget, readouts=readouts, seed=seed, callback=partial(progress, "fit (%)")
-        )
+        notify = partial(progress, "fit (%)")
+        fitted = fit(data, families, program, budget=budget, readouts=readouts, seed=seed, callback=notify)
         self.network_ = reconstruct(fitted.solution)
         score = trial_score(fitted.chosen)
         if score is None:
@@ -446,6 +447,11 @@ class SpikingEstimator(EstimatorChoices, ABC):
     def _divide(self, data: TrainingSet, seed: int) -> tuple[TrainingSet, TrainingSet]:
         """Return training and validation data, with every class in the first; too few to divide serve as both."""
         labels = self._classes_of(data)
+        if data.groups is not None:
+            rng, same = child_generator(seed, "validation"), np.zeros(len(data))
+            folds = deal_groups(data.groups.numpy(), same if labels is None else labels, DEFAULTS.one_held_out, rng)
+            held = torch.from_numpy(folds == 0)
+            return data.take(torch.nonzero(~held).squeeze(1)), data.take(torch.nonzero(held).squeeze(1))
         n_classes = 1 if labels is None else len(np.unique(labels))
         # Each class needs a sample to learn from and one to be judged by.
         n_held = min(-(-len(data) // DEFAULTS.one_held_out), len(data) - max(n_classes, 2))
@@ -466,18 +472,21 @@ class SpikingEstimator(EstimatorChoices, ABC):
         scaled = standardise(sequences.inputs.numpy(), *self.input_scale_)
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> TrainingSet:
+    def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool, groups: Any = None) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns features, scale and classes from them."""
         self._check_parameters()
         y = self.read_targets(y)
-        weight = self._weights(y, sample_weight, count_samples(X, y))
+        n_samples = count_samples(X, y)
+        weight, groups = self._weights(y, sample_weight, n_samples), read_groups(groups, n_samples)
         if weight is not None and not weight.all():
             # Left out before anything is learned: samples of weight zero must not affect classes, scale or fingerprint.
             counted = np.flatnonzero(weight)
             X = list(X.values()) if isinstance(X, Mapping) else X
             with foreign_errors():
                 X = _safe_indexing(X, counted)
-            y, weight = y[counted], weight[counted]
+            y, weight, groups = y[counted], weight[counted], None if groups is None else groups[counted]
+        if groups is not None and len(np.unique(groups)) < 2:
+            raise InvalidInputError("expected at least two groups of samples with weight, got one: pass groups=None")
         sequences = read_inputs(self, X, reset=reset)
         if reset:
             n_features = sequences.n_features
@@ -486,7 +495,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
                 self.input_scale_ = feature_scale(sequences, weight)
                 warn_of_giants(sequences, self.input_scale_[1], getattr(self, "feature_names_in_", None))
         targets = {UNNAMED_HEAD: self._targets(y, reset)}
-        return TrainingSet(self._standardised(sequences), targets, None if weight is None else torch.from_numpy(weight))
+        of_samples = (None if own is None else torch.from_numpy(own) for own in (weight, groups))
+        return TrainingSet(self._standardised(sequences), targets, *of_samples)
 
     def _weights(self, y: npt.NDArray[Any], sample_weight: Any, n_samples: int) -> FloatArray | None:
         """Return the weights of the samples, the largest of them one; None weighs all alike."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,18 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from ..convex import LOSSES, Loss
 from ..convex.losses import Softmax
-from ..convex.objective import decide_class
-from ..core.checks import as_array, check_choice, check_number, foreign_errors, relative_weights
+from ..convex.objective import decide_class, make_row_weight
+from ..core.checks import check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
 from ..fitting import Fitted
 from .base import FloatArray, SpikingEstimator
+from .inputs import read_labels
 
 
 @dataclass(eq=False, repr=False)
@@ -221,17 +220,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         """
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
-        y = as_array("labels", y)
-        dtypes = y.dtypes if hasattr(y, "dtypes") and y.ndim == 2 else [getattr(y, "dtype", None)]
-        if isinstance(y, list) or (isinstance(y, np.ndarray) and y.dtype.kind == "T"):
-            y = np.asarray(y, dtype=object)  # else NumPy would make strings of numbers beside strings
-        elif any(hasattr(dtype, "na_value") for dtype in dtypes):
-            y = y.to_numpy(dtype=object)  # pandas' own integers, truth values and texts: scikit-learn would make floats
-        with foreign_errors():
-            labels: npt.NDArray[Any] = column_or_1d(y, warn=True)
-        if len(labels) == 0:
-            raise InvalidInputError("expected one label per sample, got none")
-        return _as_labels(labels)
+        return read_labels("label", y)
 
     def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
         with foreign_errors():
@@ -266,44 +255,15 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
     def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
         verdict = fitted.chosen.verdict
         if self._loss_name == "squared" and verdict.scores is not None and verdict.rows is not None:
-            assert verdict.validation is not None
-            labels = self._classes_of(data)[verdict.rows.cpu().numpy()]
-            self.probability_scale_ = fit_scale(verdict.scores.cpu(), labels, verdict.validation.weight.cpu())
+            rows = verdict.rows.cpu()
+            weight = None if data.sample_weight is None else data.sample_weight[rows]
+            weight = make_row_weight(weight, "uniform", len(rows), 1, torch.device("cpu"))
+            self.probability_scale_ = fit_scale(verdict.scores.cpu(), self._classes_of(data)[rows.numpy()], weight)
 
     def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> tuple[float, float]:
         share = float(weight @ (self.decide(outputs) == self._classes_of(data)))
         # Rounded, so that rounding does not rank networks with equally many right answers: the loss ranks those.
         return round(share * 2**40) / 2**40, -loss
-
-
-def _as_labels(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return labels as numbers or as strings, which a file can hold; refuse missing ones, both at once, and others."""
-    is_object = labels.dtype == object
-    for number, label in enumerate(labels) if labels.dtype.kind in "Of" else ():
-        is_nan = isinstance(label, (float, np.floating)) and label != label
-        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):  # pandas' own
-            raise InvalidInputError(
-                f"expected a label for every sample, got {label} for sample {number}: drop samples without a label"
-            )
-    kinds = {str(labels.dtype): labels.dtype.type}
-    if is_object:
-        kinds = {type(label).__name__: type(label) for label in labels}
-    unsupported = [name for name, kind in kinds.items() if not issubclass(kind, (str, Real, np.bool_))]
-    are_text = {issubclass(kind, str) for kind in kinds.values()}
-    if is_object and not unsupported and len(are_text) == 1:
-        plain = np.asarray(labels.tolist())
-        unsupported = ["object"] if plain.dtype == object else []  # integers of more than 64 bits
-        # NumPy drops null characters at the end of a string: labels that have some stay objects.
-        labels = plain if are_text == {False} or (plain == labels).all() else labels
-    if unsupported:
-        raise InvalidInputError(
-            f"expected labels that are numbers or strings, got {unsupported[0]}: convert them, for example by "
-            "astype(str)"
-        )
-    if len(are_text) > 1:
-        names = " and ".join(sorted(kinds))
-        raise InvalidInputError(f"expected labels of one type, got {names}: convert them first, for example to str")
-    return labels
 
 
 def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> float:

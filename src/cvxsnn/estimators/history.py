@@ -31,6 +31,8 @@ class TrialSummary:
         Number of samples that were left out.
     is_held_out : bool
         Whether they were left out all at once, rather than each in turn or in folds.
+    is_by_group : bool
+        Whether groups of samples were left out together.
     loss : float
         Their mean loss, half the squared error.
     accuracy : float or None
@@ -48,6 +50,7 @@ class TrialSummary:
     n_neurons: int
     n_samples: int
     is_held_out: bool
+    is_by_group: bool
     loss: float
     accuracy: float | None
     ratio: float
@@ -186,6 +189,7 @@ def _summarise_trial(trial: Trial, is_chosen: bool) -> TrialSummary:
         trial.n_neurons,
         trial.n_rows,
         trial.validation.method == HELD_OUT,
+        trial.validation.is_by_group,
         trial.loss,
         _accuracy(trial.validation),
         trial.verdict.point[1],
@@ -299,6 +303,11 @@ class ModelSummary:
         return [size, f"Cost of an answer: {cost}."]
 
 
+def _how_left_out(trial: TrialSummary) -> str:
+    by_group = "by group" if trial.is_by_group else ""
+    return f"at once {by_group}".strip() if trial.is_held_out else by_group or "in turn"
+
+
 def _table(trials: tuple[TrialSummary, ...]) -> str:
     """Return one line for each trial; the one that was chosen has a star."""
     rows = [
@@ -306,7 +315,7 @@ def _table(trials: tuple[TrialSummary, ...]) -> str:
             f"{'*' if trial.is_chosen else ' '} {trial.mixture}",
             trial.readout,
             f"{trial.n_neurons:,}",
-            f"{trial.n_samples:,}{' at once' if trial.is_held_out else ' in turn'}",
+            f"{trial.n_samples:,} {_how_left_out(trial)}",
             "–" if trial.accuracy is None else f"{trial.accuracy:.4f}",
             f"{trial.loss:.5g}",
             f"{trial.seconds:.1f}",

@@ -2,12 +2,13 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.utils.validation import _get_feature_names, _num_samples, validate_data
+from sklearn.utils.validation import _get_feature_names, _num_samples, column_or_1d, validate_data
 
 from ..core.checks import as_array, check_choice, foreign_errors
 from ..core.errors import InvalidInputError, InvalidTypeError
@@ -140,6 +141,78 @@ def count_samples(X: Any, y: npt.NDArray[Any]) -> int:
             f"length{remedy}"
         )
     return n_samples
+
+
+def read_labels(name: str, values: Any) -> npt.NDArray[Any]:
+    """Return one label per sample as numbers or as strings, which a file can hold.
+
+    Missing labels, numbers beside strings, and labels of other types are refused.
+
+    Parameters
+    ----------
+    name : str
+        What the labels are in messages, such as "label".
+    values : array
+        The labels in any form that scikit-learn accepts.
+
+    Returns
+    -------
+    array of shape (n_samples,)
+        The same labels.
+    """
+    values = as_array(f"{name}s", values)
+    dtypes = values.dtypes if hasattr(values, "dtypes") and values.ndim == 2 else [getattr(values, "dtype", None)]
+    if isinstance(values, list) or (isinstance(values, np.ndarray) and values.dtype.kind == "T"):
+        values = np.asarray(values, dtype=object)  # else NumPy would make strings of numbers beside strings
+    elif any(hasattr(dtype, "na_value") for dtype in dtypes):
+        # pandas' own integers, truth values and texts: scikit-learn would make floats
+        values = values.to_numpy(dtype=object)
+    with foreign_errors():
+        labels: npt.NDArray[Any] = column_or_1d(values, warn=True)
+    if len(labels) == 0:
+        raise InvalidInputError(f"expected one {name} per sample, got none")
+    is_object = labels.dtype == object
+    for number, label in enumerate(labels) if labels.dtype.kind in "Of" else ():
+        is_nan = isinstance(label, (float, np.floating)) and label != label
+        if label is None or is_nan or type(label).__name__ in ("NAType", "NaTType"):  # pandas' own
+            raise InvalidInputError(
+                f"expected a {name} for every sample, got {label} for sample {number}: drop samples without a {name}"
+            )
+    kinds = {str(labels.dtype): labels.dtype.type}
+    if is_object:
+        kinds = {type(label).__name__: type(label) for label in labels}
+    unsupported = [kind for kind, of_kind in kinds.items() if not issubclass(of_kind, (str, Real, np.bool_))]
+    are_text = {issubclass(kind, str) for kind in kinds.values()}
+    if is_object and not unsupported and len(are_text) == 1:
+        plain = np.asarray(labels.tolist())
+        unsupported = ["object"] if plain.dtype == object else []  # integers of more than 64 bits
+        # NumPy drops null characters at the end of a string: labels that have some stay objects.
+        labels = plain if are_text == {False} or (plain == labels).all() else labels
+    if unsupported:
+        raise InvalidInputError(
+            f"expected {name}s that are numbers or strings, got {unsupported[0]}: convert them, for example by "
+            "astype(str)"
+        )
+    if len(are_text) > 1:
+        names = " and ".join(sorted(kinds))
+        raise InvalidInputError(f"expected {name}s of one type, got {names}: convert them first, for example to str")
+    return labels
+
+
+def read_groups(groups: Any, n_samples: int) -> npt.NDArray[np.int64] | None:
+    """Return the number of the group of each sample, from labels of any kind; None if there are no groups."""
+    if groups is None:
+        return None
+    if n_axes(groups) != 1:
+        raise InvalidInputError(
+            f"expected one group for each of {plural(n_samples, 'sample')} in an array of one axis, got "
+            f"{plural(n_axes(groups), 'axis', 'axes')}: pass one column"
+        )
+    labels = read_labels("group", groups)
+    if len(labels) != n_samples:
+        raise InvalidInputError(f"expected one group for each of {plural(n_samples, 'sample')}, got {len(labels)}")
+    numbers: npt.NDArray[np.int64] = np.unique(labels, return_inverse=True)[1]
+    return numbers
 
 
 def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..convex import ConvexProblem
 from ..convex.losses import Squared
-from .judges import HeldOut, Judge, LeaveOneOut, Verdict
+from .judges import Folds, HeldOut, Judge, LeaveOneOut, Verdict
 from .program import Point, Program
 
 
@@ -25,6 +25,12 @@ class Grid:
 
     max_left_out: int = 5000
     """Rows up to which each is left out in turn: the closed form takes the cube of their number."""
+
+    few: int = 300
+    """Rows up to which programs without a closed form are judged in folds: a fifth of them is too few to choose by."""
+
+    n_repeats: int = 3
+    """How often these folds are drawn."""
 
 
 GRID = Grid()
@@ -151,7 +157,7 @@ def _begins_with_ridge(program: Program) -> bool:
 
 
 def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
-    """Return the judge for a program: leave-one-out errors if they have a closed form and are cheap.
+    """Return the judge for a program: leave-one-out errors if they have a closed form and are cheap, else fits.
 
     Parameters
     ----------
@@ -165,7 +171,8 @@ def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
     Returns
     -------
     Judge
-        Leave-one-out for ridge on up to 5,000 rows, else a part of the samples that is held out.
+        Leave-one-out for ridge on up to 5,000 rows; for other programs folds that are drawn three times on up to 300
+        rows, else a part of the samples that is held out.
 
     Examples
     --------
@@ -183,4 +190,5 @@ def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
     is_ridge = program.is_ridge and type(first.loss) is Squared and not others
     if is_ridge and problem.dictionary.n_rows <= GRID.max_left_out and problem.dictionary.readout != "all":
         return LeaveOneOut()
-    return HeldOut(seed=seed)
+    is_few = problem.dictionary.n_rows <= GRID.few
+    return Folds(n_repeats=GRID.n_repeats, seed=seed) if is_few else HeldOut(seed=seed)

@@ -85,6 +85,15 @@ class Clock:
         after = last_spikes + _forecast(own, n_last, self._n_rows).solve
         return self.elapsed + trial.spikes + judgement + after <= self._max_seconds
 
+    def has_time_for_fits(self, n_neurons: int, n_rows: int, n_fits: int) -> bool:
+        """Return whether each strength may be judged by several fits; not if the time of one is unknown."""
+        if not self.is_limited or n_fits == 1:
+            return True
+        if self._own is None:
+            return False
+        own = _forecast(self._own, n_neurons, n_rows)
+        return self.elapsed + n_fits * own.judgement + own.solve <= self._max_seconds
+
 
 def _forecast(known: _Seconds, n_neurons: int, n_rows: int) -> _Seconds:
     """Return the seconds of a trial from those of another one, rather too many than too few."""

@@ -8,6 +8,8 @@
 3. *Choose.* The judge chooses the strengths of the program on all rows (:mod:`cvxsnn.fitting.choosing`).
 4. *Few.* If asked for, few neurons are selected (:mod:`cvxsnn.fitting.few`).
 5. *Solve* and certify on all rows.
+
+If the data have groups, samples of one group are left out together in each step.
 """
 
 import logging
@@ -28,7 +30,7 @@ from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.parallel import idle_cores, limit_threads, n_threads
 from ..core.seeds import child_generator, child_seed
-from ..data.sequences import TrainingSet
+from ..data.sequences import TrainingSet, stratified_order
 from ..dictionary import Readout, build_dictionary
 from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import family_kind
@@ -38,7 +40,7 @@ from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration
 from .choosing import choose, judge_for, n_always_judged
 from .clock import Clock
 from .few import Sparsity, select_neurons
-from .judges import Judge, LeaveOneOut, Verdict
+from .judges import HeldOut, Judge, LeaveOneOut, Verdict
 from .program import Point, Program, quadratic_unit, ridge_of
 
 _LOGGER = logging.getLogger("cvxsnn")
@@ -226,8 +228,8 @@ def fit(
     program : Program
         What is minimised, and the strengths to try.
     judge : Judge, optional
-        The judge that chooses the strengths. By default leave-one-out errors for ridge on up to 5,000 rows, else a
-        part of the samples that is held out.
+        The judge that chooses the strengths. By default that of :func:`judge_for`; a part of the samples that is held
+        out once if the time does not allow several fits for each strength.
     budget : Budget, optional
         Limits on neurons and time.
     readouts : sequence of str
@@ -419,7 +421,7 @@ class _Engine:
         # A number of neurons that the user gave is judged whatever the time.
         begin, is_open = time.perf_counter(), compared is not None and self.budget.n_neurons is None
         if compared is None or not is_open or self.clock.has_time(witnesses.n_witnesses, self.data.n_samples):
-            verdict = self._best_point(program, problem)
+            verdict = self._best_point(program, problem, witnesses)
             seconds = time.perf_counter() - begin
             self.trials.append(Trial(family, readout, witnesses.n_witnesses, self._n_left(verdict), verdict, seconds))
             return _Judged(self.trials[-1], program, problem, witnesses)
@@ -462,7 +464,7 @@ class _Engine:
         self.reasons.append(f"{plural(len(selection.neurons), 'neuron is', 'neurons are')} read: {why}")
         witnesses = witnesses.take_neurons(selection.neurons)
         problem = self._problem(program, witnesses, self.data)
-        verdict = selection.verdict if is_ridge else self._best_point(program, problem)
+        verdict = selection.verdict if is_ridge else self._best_point(program, problem, witnesses)
         n_neurons, n_rows, seconds = len(selection.neurons), self._n_left(verdict), time.perf_counter() - begin
         self.trials.append(replace(trial, n_neurons=n_neurons, n_rows=n_rows, verdict=verdict, seconds=seconds))
         return _Judged(self.trials[-1], program, problem, witnesses)
@@ -512,12 +514,16 @@ class _Engine:
     def _n_left(self, verdict: Verdict) -> int:
         return self.data.n_samples if verdict.rows is None else len(verdict.rows)
 
-    def _best_point(self, program: Program, problem: ConvexProblem) -> Verdict:
+    def _best_point(self, program: Program, problem: ConvexProblem, witnesses: WitnessSet) -> Verdict:
         def notify(done: int, total: int) -> None:
             self.clock.lap()
             self._report(50 + 45 * done / total)
 
         judge = self.judge or judge_for(problem, program, self.seed)
+        if self.judge is None and not self.clock.has_time_for_fits(
+            witnesses.n_witnesses, self.data.n_samples, judge.n_fits
+        ):
+            judge = HeldOut(seed=self.seed)
         self.clock.lap()
         return choose(problem, program, judge, is_late=self.clock.is_late, notify=notify)
 
@@ -525,13 +531,16 @@ class _Engine:
         return program.problem(build_dictionary(witnesses, data.sequences, program.objective.readout), data)
 
     def _rows_compared(self) -> Tensor:
-        """Return the samples on which families are compared, a random part of many."""
+        """Return the samples on which families are compared, a random part of many, with some of each group."""
         n_samples, n_compared = self.data.n_samples, min(self.data.n_samples, SIZES.rows_compared)
         if n_compared < n_samples:
             _LOGGER.info("neurons are compared on %d of %d samples", n_compared, n_samples)
         # Random, because data are often sorted by class; in rising order, so that all rows are the data as they are.
-        chosen = child_generator(self.seed, "fit", "rows").choice(n_samples, n_compared, replace=False)
-        return torch.from_numpy(np.sort(chosen))
+        rng = child_generator(self.seed, "fit", "rows")
+        if self.data.groups is None:
+            return torch.from_numpy(np.sort(rng.choice(n_samples, n_compared, replace=False)))
+        # Errors are means over groups: a part of many groups says more than all of few.
+        return stratified_order(self.data.groups.numpy(), rng, n_samples)[:n_compared].sort().values
 
     def _log_calibration(self) -> None:
         first = self.families[0]

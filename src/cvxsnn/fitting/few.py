@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem
-from ..convex.left_out import Validation, deal_rows, paired_difference, ridge_fold_scores, sample_of_row, validation_of
+from ..convex.left_out import Validation, deal_rows, paired_difference, ridge_fold_scores, validation_of
 from ..convex.linear import column_means, factorise
 from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
@@ -129,13 +129,13 @@ class _Selected(FitsWithoutRows):
     tol: float = 1e-4
     by: Criterion = "loss"
 
-    def _parts(self, problem: ConvexProblem) -> list[Part]:
+    def _parts(self, problem: ConvexProblem) -> list[list[Part]]:
         columns = problem.dictionary.atom_of_column.reshape(-1, _n_windows(problem.dictionary))
         parts = []
         for part, neurons in zip(self.without, self.neurons, strict=True):
             atoms = torch.unique(columns[neurons])
             parts.append(Part(part.problem.take_atoms(atoms), part.held, part.dictionary.take_atoms(atoms)))
-        return parts
+        return [parts]
 
 
 def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tensor, Tensor]:
@@ -152,8 +152,8 @@ def _leave_out(problem: ConvexProblem, dense: Verdict, seed: int) -> tuple[Tenso
             f"expected at least {2 * FEW.n_folds} samples with weight to choose neurons, got {n_counted}: pass more "
             "samples or sparsity=None"
         )
-    fold_of_row = deal_rows(problem, sample_of_row(problem), FEW.n_folds, child_generator(seed, "few", "folds"))
-    return fold_of_row, ridge_fold_scores(problem, dense.point[1] * quadratic_unit(problem), fold_of_row)
+    fold_of_row = deal_rows(problem, FEW.n_folds, child_generator(seed, "few", "folds"))
+    return fold_of_row, ridge_fold_scores(problem, [dense.point[1] * quadratic_unit(problem)], fold_of_row)[0]
 
 
 def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:

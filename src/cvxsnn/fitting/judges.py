@@ -6,25 +6,26 @@ errors if it leaves rows out. To add a judge, write a subclass of :class:`Judge`
 ===============  =====================================================================  ===========================
 judge            rows left out                                                          programs
 ===============  =====================================================================  ===========================
-LeaveOneOut      each row in turn, in closed form                                       ridge with the squared loss
+LeaveOneOut      each row or group in turn, in closed form                              ridge with the squared loss
 HeldOut          a fifth of the samples, all at once                                    all
 Folds            every sample once, a fold at a time                                    all
 Scored           validation data, by a function of the network                          all
 ===============  =====================================================================  ===========================
+
+Samples of one group are left out together.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, solve, solve_path
-from ..convex.left_out import Validation, deal_rows, ridge_scores, sample_of_row, validation_of
+from ..convex.left_out import Validation, deal_rows, ridge_scores, validation_of
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.seeds import child_generator
@@ -96,6 +97,11 @@ class Judge(ABC):
     solves_in_turn: ClassVar[bool] = True
     """Whether every point takes a solve of its own, so that stopping early saves time."""
 
+    @property
+    def n_fits(self) -> int:
+        """The most fits that the judgement of a point takes."""
+        return 1
+
     @abstractmethod
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
         """Yield a verdict for each point, in order.
@@ -118,7 +124,7 @@ class Judge(ABC):
 
 @dataclass(frozen=True)
 class LeaveOneOut(Judge):
-    """Leave every row out in turn. Ridge regression has these errors in closed form.
+    """Leave every row, or every group of rows, out in turn. Ridge regression has these errors in closed form.
 
     Parameters
     ----------
@@ -163,28 +169,39 @@ class FitsWithoutRows(Judge):
     by: Criterion
 
     @abstractmethod
-    def _parts(self, problem: ConvexProblem) -> list[Part]:
-        """Return the rows to fit and the rows to leave out."""
+    def _parts(self, problem: ConvexProblem) -> list[list[Part]]:
+        """Return the rows to fit and the rows to leave out: for each repeat, parts that leave each row out once."""
 
     def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
         """Yield a verdict for each point."""
-        parts, n_rows = self._parts(problem), problem.dictionary.n_rows
-        rows = torch.cat([part.held for part in parts]).sort().values
-        judged, is_single = problem.take_rows(rows), len(parts) == 1
-        method = HELD_OUT if is_single else plural(len(parts), "fold")
-        share = parts[0].problem.dictionary.n_rows / n_rows if is_single else 1 - 1 / len(parts)
+        repeats, n_rows = self._parts(problem), problem.dictionary.n_rows
+        parts = [(number, part) for number, folds in enumerate(repeats) for part in folds]
+        rows = torch.cat([part.held for part in repeats[0]]).sort().values
+        judged, is_single, n_folds = problem.take_rows(rows), len(parts) == 1, len(repeats[0])
+        method = HELD_OUT if is_single else plural(n_folds, "fold")
+        share = repeats[0][0].problem.dictionary.n_rows / n_rows if is_single else 1 - 1 / n_folds
         # Strengths fall slowly, so the solution at one point is close to that at the next.
         starts: list[Solution | None] = [None] * len(parts)
         for point in points:
-            scores = problem.row_weight.new_zeros(n_rows, problem.n_outputs)
-            for number, part in enumerate(parts):
-                starts[number] = solution = solve(program.at(part.problem, point), self.tol, start=starts[number])
-                scores[part.held] = part.dictionary.matvec(solution.coef) + solution.intercept
-            validation = validation_of(judged, scores[rows][None], method)
+            scores = problem.row_weight.new_zeros(len(repeats), n_rows, problem.n_outputs)
+            for at, (number, part) in enumerate(parts):
+                starts[at] = solution = solve(program.at(part.problem, point), self.tol, start=starts[at])
+                scores[number, part.held] = part.dictionary.matvec(solution.coef) + solution.intercept
+            validation = validation_of(judged, scores[:, rows], method).mean_of_repeats()
             (rank,) = _ranks(validation, self.by)
             # The solutions of several folds are not one that the fit to all rows could start from.
             start = starts[0] if is_single else None
-            yield Verdict(point, rank, validation, scores[rows], rows, start, share)
+            yield Verdict(point, rank, validation, scores[0, rows], rows, start, share)
+
+
+def _deal(problem: ConvexProblem, n_folds: int, rng: np.random.Generator) -> Tensor | None:
+    """Return the fold of each row; None if samples are too few to divide, so that all serve as both."""
+    try:
+        return deal_rows(problem, n_folds, rng)
+    except InvalidInputError:
+        if problem.groups is not None:  # no judgement is better than one by groups that the fit knows
+            raise
+        return None
 
 
 def parts_without(problem: ConvexProblem, fold_of_row: Tensor) -> list[Part]:
@@ -226,29 +243,26 @@ class HeldOut(FitsWithoutRows):
     seed: int = 0
     by: Criterion = "loss"
 
-    def _parts(self, problem: ConvexProblem) -> list[Part]:
+    def _parts(self, problem: ConvexProblem) -> list[list[Part]]:
         held, kept = self._divide(problem)
-        return [Part(problem.take_rows(kept), held, problem.dictionary.take_rows(held))]
+        return [[Part(problem.take_rows(kept), held, problem.dictionary.take_rows(held))]]
 
     def _divide(self, problem: ConvexProblem) -> tuple[Tensor, Tensor]:
         """Return the rows that are held out and those that are fitted; too few to divide serve as both."""
-        samples, rng = sample_of_row(problem), child_generator(self.seed, "held out")
-        try:
-            fold = deal_rows(problem, samples, self.one_in, rng)
-        except InvalidInputError:
+        rng = child_generator(self.seed, "held out")
+        fold = _deal(problem, self.one_in, rng)
+        if fold is None:
             every = torch.arange(problem.dictionary.n_rows, device=problem.row_weight.device)
             return every, every
-        held = self._thin(problem, torch.nonzero(fold == 0).squeeze(1), samples, rng)
-        return held, self._thin(problem, torch.nonzero(fold != 0).squeeze(1), samples, rng)
+        held = self._thin(problem, torch.nonzero(fold == 0).squeeze(1), rng)
+        return held, self._thin(problem, torch.nonzero(fold != 0).squeeze(1), rng)
 
-    def _thin(
-        self, problem: ConvexProblem, rows: Tensor, samples: npt.NDArray[np.int64], rng: np.random.Generator
-    ) -> Tensor:
+    def _thin(self, problem: ConvexProblem, rows: Tensor, rng: np.random.Generator) -> Tensor:
         """Return at most about ``max_rows`` of some rows, stratified by class: data are often sorted by class."""
         if self.max_rows is None or len(rows) <= self.max_rows:
             return rows
         n_parts = -(-len(rows) // self.max_rows)
-        part = deal_rows(problem.take_rows(rows), samples[rows.cpu().numpy()], n_parts, rng)
+        part = deal_rows(problem.take_rows(rows).with_groups(None), n_parts, rng)
         return rows[part <= 0]  # with the only samples of their classes, which are in no part
 
 
@@ -256,10 +270,14 @@ class HeldOut(FitsWithoutRows):
 class Folds(FitsWithoutRows):
     """Leave every sample out once, a fold at a time and stratified by class.
 
+    Samples that are too few to divide serve as both, as with :class:`HeldOut`.
+
     Parameters
     ----------
     n_folds : int
         The number of folds.
+    n_repeats : int
+        How often to draw folds. Losses of a row are averaged over the repeats; its scores are those of the first.
     tol : float
         The relative gap of the solutions, which are only compared.
     seed : int
@@ -275,13 +293,25 @@ class Folds(FitsWithoutRows):
     """
 
     n_folds: int = 5
+    n_repeats: int = field(default=1, kw_only=True)
     tol: float = 1e-4
     seed: int = 0
     by: Criterion = "loss"
 
-    def _parts(self, problem: ConvexProblem) -> list[Part]:
+    @property
+    def n_fits(self) -> int:
+        """The most fits that the judgement of a point takes."""
+        return self.n_folds * self.n_repeats
+
+    def _parts(self, problem: ConvexProblem) -> list[list[Part]]:
         rng = child_generator(self.seed, "folds")
-        return parts_without(problem, deal_rows(problem, sample_of_row(problem), self.n_folds, rng))
+        repeats = []
+        for _ in range(self.n_repeats):
+            fold = _deal(problem, self.n_folds, rng)
+            if fold is None:
+                return HeldOut(self.n_folds)._parts(problem)
+            repeats.append(parts_without(problem, fold))
+        return repeats
 
 
 @dataclass(frozen=True, eq=False)

@@ -240,7 +240,7 @@ def ridge_of(problem: ConvexProblem) -> ConvexProblem:
     is_squared = len(problem.heads) == 1 and type(problem.heads[0].loss) is Squared and problem.penalty.has_l1_norm
     if is_squared and problem.penalty.has_quadratic:
         return problem
-    return ConvexProblem(
+    ridge = ConvexProblem(
         problem.dictionary,
         torch.cat([head.targets for head in problem.heads], dim=1),
         "squared",
@@ -250,6 +250,7 @@ def ridge_of(problem: ConvexProblem) -> ConvexProblem:
         intercept=problem.intercept,
         row_weight=problem.row_weight,
     )
+    return ridge.with_groups(problem.groups)
 
 
 def with_heads_of(problem: ConvexProblem, network: SpikingNetwork) -> SpikingNetwork:
