@@ -2,8 +2,8 @@
 
     fit(data, families, program, judge, budget) -> Fitted
 
-1. *Compare.* Ridge over few neurons on few rows compares families and read-outs by their leave-one-out errors. One that
-   is not the first must be better by more than the standard error of the difference.
+1. *Compare.* Ridge over few neurons on few rows compares families and read-outs by their leave-one-out errors. The best
+   of those is taken that are better than the first by more than the standard error of the difference.
 2. *Size.* More neurons are sampled if the second half of those compared has clearly lowered the error.
 3. *Choose.* The judge chooses the strengths of the program on all rows (:mod:`cvxsnn.fitting.choosing`).
 4. *Few.* If asked for, few neurons are selected (:mod:`cvxsnn.fitting.few`).
@@ -57,8 +57,8 @@ Family = Named | Mapping[str, Any] | WitnessSet
 class Sizes:
     """Numbers of neurons and rows, and the thresholds of the choices between them."""
 
-    n_compared: int = 2048
-    """Number of neurons used to compare families. With fewer, chance hides small differences."""
+    n_compared: int = 3000
+    """Number of neurons used to compare families, the same for all. With fewer, chance hides small differences."""
 
     rows_compared: int = 1000
     """Number of rows used to compare families. More would take longer than they improve the choice."""
@@ -66,8 +66,8 @@ class Sizes:
     n_neurons: tuple[int, int] = (8192, 16_384)
     """Numbers of neurons of a mixture: the default, and the larger one."""
 
-    n_of_kinds: tuple[int, int] = (3000, 12_000)
-    """Numbers of neurons of kinds: the default, with which they are compared, and the larger one."""
+    n_of_kinds: tuple[int, int] = (n_compared, 12_000)
+    """Numbers of neurons of kinds: the default, and the larger one."""
 
     max_rows: int = 5000
     """Rows up to which the larger number is considered."""
@@ -375,7 +375,8 @@ class _Engine:
             if is_late:
                 break
             tried = self._try(rows, family or best.trial.family, reads or best.trial.readout)
-            best = tried if tried.trial.is_clearly_better(best.trial) else best
+            is_candidate = tried.trial.is_clearly_better(first.trial)
+            best = tried if is_candidate and (best is first or tried.trial.loss < best.trial.loss) else best
             self._report(40 * number / (len(others) + 1))
         if has_choice:
             is_default = "the default, and nothing else that was tried was clearly better"
@@ -481,7 +482,7 @@ class _Engine:
     def _try(self, rows: Tensor, family: Family, readout: Readout) -> _Judged:
         """Judge ridge over a family by its leave-one-out errors on some of the data."""
         readout = own_readout(family) or readout
-        most = SIZES.n_of_kinds[0] if own_readout(family) else SIZES.n_compared
+        most = SIZES.n_compared
         n_neurons = min(self.budget.n_neurons or most, most) if self.is_mixed else None
         data = self.data if len(rows) == self.data.n_samples else self.data.take(rows)
         begin, program = time.perf_counter(), self.program.with_readout(readout)
