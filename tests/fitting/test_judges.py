@@ -295,3 +295,17 @@ def test_a_function_of_the_network_ranks_certified_solutions_of_all_rows(options
         assert verdict.rank == judge.score(cs.reconstruct(verdict.solution))
         assert (verdict.point, verdict.share, verdict.validation) == (point, 1.0, None)
     assert len({verdict.rank for verdict in verdicts}) > 1
+
+
+def test_all_steps_of_a_group_are_left_out_together():
+    rng = np.random.default_rng(0)
+    inputs = rng.integers(0, 2, (12, 5, 3)).astype(float)
+    data = TrainingSet(inputs, {"label": inputs.cumsum(1)[:, :, 0]}, groups=np.arange(12) // 3)
+    dictionary = cs.build_dictionary(cs.gaussian_witnesses(3, (16,), seed=0), data.sequences, readout="all")
+    program = Program.ridge(Objective("squared", "all"))
+    problem = program.problem(dictionary, data)
+    assert problem.groups.tolist() == np.repeat(np.arange(4), 15).tolist()
+    for judge, n_judged in ((LeaveOneOut(), 60), (Folds(4), 60), (HeldOut(4), 15)):
+        (verdict,) = judge.walk(problem, program, [(0.0, 0.1)])
+        assert len(verdict.rows) == n_judged
+        assert verdict.validation.loss.shape == (1, n_judged // 15)
