@@ -172,7 +172,7 @@ def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
     -------
     Judge
         Leave-one-out for ridge on up to 5,000 rows; for other programs folds that are drawn three times on up to 300
-        rows, else a part of the samples that is held out.
+        rows, else a part of the samples that is held out. For ridge, at most about 5,000 rows of the rest are fitted.
 
     Examples
     --------
@@ -190,5 +190,6 @@ def judge_for(problem: ConvexProblem, program: Program, seed: int = 0) -> Judge:
     is_ridge = program.is_ridge and type(first.loss) is Squared and not others
     if is_ridge and problem.dictionary.n_rows <= GRID.max_left_out and problem.dictionary.readout != "all":
         return LeaveOneOut()
-    is_few = problem.dictionary.n_rows <= GRID.few
-    return Folds(n_repeats=GRID.n_repeats, seed=seed) if is_few else HeldOut(seed=seed)
+    if problem.dictionary.n_rows <= GRID.few:
+        return Folds(n_repeats=GRID.n_repeats, seed=seed)
+    return HeldOut(seed=seed, max_rows=GRID.max_left_out if is_ridge else None)

@@ -214,10 +214,27 @@ class LateralLayer(HiddenLayer):
         float
             The largest integer.
         """
+        return max(self.largest_views(inputs)) / INPUT_UNIT + 1
+
+    def largest_views(self, inputs: Tensor) -> list[float]:
+        """Return the largest absolute value of each view of the inputs.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape (n_samples, n_steps, n_inputs)
+            The inputs.
+
+        Returns
+        -------
+        list of float
+            One for each view.
+        """
         snapped = snap_inputs(inputs)
         value, change = (float(x.abs().max()) if x.numel() else 0.0 for x in (snapped, snapped.diff(dim=1)))
-        largest = {"values": value, "changes": change, "squares": value**2, "squared changes": change**2}
-        return max(largest[view] for view in self.views) / INPUT_UNIT + 1
+        # A square is rounded to the grid: by half a unit at most.
+        squares = {"squares": value**2 + INPUT_UNIT, "squared changes": change**2 + INPUT_UNIT}
+        largest = {"values": value, "changes": change, **squares}
+        return [largest[view] for view in self.views]
 
     def fan_out(self) -> Tensor:
         """Return the number of synapses that read each input, in any view, and whose weight is not zero.

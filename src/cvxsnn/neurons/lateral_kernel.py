@@ -7,7 +7,7 @@ its sums: the smallest of them wins. Rows of values are as in :mod:`.tap_kernel`
 of a step side by side.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -82,7 +82,9 @@ class LateralTable:
         is_shared = _split(weight, view, n_views) & (group == 0)[:, None]
         # Neurons with the same shared sum follow each other, so that it stays in the cache.
         read = torch.where(is_shared, source * (int(delay.max()) + 1) + delay, -1)
-        patterns, shared = torch.unique(read, dim=0, return_inverse=True)
+        patterns, shared, n_uses = torch.unique(read, dim=0, return_inverse=True, return_counts=True)
+        has_shared = (patterns >= 0).any(1) & (n_uses > 1)
+        is_shared &= has_shared[shared][:, None]
         order = np.lexsort((shared.numpy(), group.numpy()))
         at = torch.from_numpy(order)
         is_same = (source[at[1:]] == source[at[:-1]]) & (delay[at[1:]] == delay[at[:-1]])
@@ -101,7 +103,6 @@ class LateralTable:
         parts = ((own.T / unit).abs() + (is_shared.T / unit)).to(torch.int64).T
         levels = torch.zeros(n_neurons, n_views, dtype=torch.float64).scatter_add_(1, view, (parts / lowest).double())
         largest = np.maximum.reduceat(levels.numpy()[order], starts)
-        has_shared = (patterns >= 0).any(1)
         number = torch.where(has_shared, has_shared.cumsum(0) - 1, -1)
         patterns = patterns[has_shared]
         base = int(delay.max()) + 1
@@ -144,10 +145,43 @@ def _mirrors(
     return is_mirror
 
 
-def scan_lateral(
-    layer: LateralLayer, table: LateralTable, values: Tensor, lengths: Tensor | None, columns: Array, numbers: Array
-) -> None:
-    """Write statistics of the spikes of a layer.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Bundles whose sums are exact in one dtype, ready for the kernel.
+
+    Parameters
+    ----------
+    dtype : torch.dtype
+        The dtype.
+    bundles : array of shape (n_bundles,)
+        The bundles.
+    heads : array of shape (n_heads,)
+        The neurons whose sums are computed: each neuron of a group, and one of each other bundle.
+    taps, shared : TapTable
+        Their taps, and those of the sums that they share, which are rows after those of the values.
+    level : array of shape (n_neurons,)
+        The least number of the dtype from which each neuron of the layer fires.
+    """
+
+    dtype: torch.dtype
+    bundles: Array
+    heads: Array
+    taps: TapTable
+    shared: TapTable
+    level: Array
+
+    def rows(self, values: Tensor) -> tuple[Array, list[Array]]:
+        """Return the rows that taps read, of values (n_steps, n_samples, n_values), and the taps with their shifts."""
+        n_steps, n_samples, n_values = values.shape
+        rows = torch.empty(n_values + len(self.shared.starts) - 1, n_steps * n_samples, dtype=self.dtype)
+        rows[:n_values] = values.permute(2, 0, 1).reshape(n_values, -1)
+        read, sums = rows.numpy(), _arrays(self.shared, n_samples)
+        in_threads(partial(_sum_rows, read, n_values, *sums), len(sums[0]) - 1, len(sums[1]) * rows.shape[1])
+        return read, _arrays(self.taps, n_samples)
+
+
+def parts_of(layer: LateralLayer, table: LateralTable, inputs: Tensor) -> list[Part]:
+    """Divide the bundles of a table by the dtypes in which no sum over the inputs is rounded.
 
     Parameters
     ----------
@@ -155,6 +189,50 @@ def scan_lateral(
         The layer.
     table : LateralTable
         Its table.
+    inputs : Tensor of shape (n_samples, n_steps, n_inputs)
+        The inputs.
+
+    Returns
+    -------
+    list of Part
+        The parts that have any bundles.
+    """
+    needed = table.levels @ np.array(layer.largest_views(inputs)) / INPUT_UNIT
+    dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
+    narrow = (needed <= (2.0**24 if torch.float32 in dtypes else -1.0)) & ~table.lifts
+    level = table.level.astype(np.float32)  # sums are float32: the least one that is at least the level
+    level = np.where(level < table.level, np.nextafter(level, np.float32(np.inf)), level)
+    divided = ((torch.float32, narrow, level), (torch.float64, ~narrow, table.level))
+    return [_part(layer, table, dtype, np.flatnonzero(mine), level) for dtype, mine, level in divided if mine.any()]
+
+
+def _part(layer: LateralLayer, table: LateralTable, dtype: torch.dtype, bundles: Array, level: Array) -> Part:
+    sizes = np.maximum(table.rivals[bundles], 1)
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    heads = table.order[np.repeat(table.edges[bundles], sizes) + place]
+    at = torch.from_numpy(heads)
+    used, number = torch.unique(table.shared[at], return_inverse=True)
+    source, delay = (value[used[used >= 0]] for value in table.shared_taps)
+    shared = TapTable.of_rows(source, delay, -(source >= 0).to(dtype))
+    # A shared sum is one more tap, of weight one.
+    row = (layer.n_values + number - (len(used) - len(source)))[:, None]
+    is_shared = (table.shared[at] >= 0)[:, None].to(table.weight)
+    own = ((row.clamp_min(0), table.source), (torch.zeros_like(row), table.delay), (is_shared, table.weight))
+    source, delay, weight = (torch.cat((added, value[at]), dim=1) for added, value in own)
+    return Part(dtype, bundles, heads, TapTable.of_rows(source, delay, weight.to(dtype)), shared, level)
+
+
+def scan_lateral(
+    table: LateralTable, parts: Sequence[Part], values: Tensor, lengths: Tensor | None, columns: Array, numbers: Array
+) -> None:
+    """Write statistics of the spikes of a layer.
+
+    Parameters
+    ----------
+    table : LateralTable
+        The table of the layer.
+    parts : sequence of Part
+        Its parts, for inputs among which are those of the values.
     values : Tensor of shape (n_steps, n_samples, n_values), dtype float64
         The views of the inputs.
     lengths : Tensor of shape (n_samples,), optional
@@ -164,33 +242,24 @@ def scan_lateral(
     numbers : array of shape (n_columns, n_samples), dtype int32
         The whole numbers of the statistics, which are written.
     """
-    n_steps, n_samples, _ = values.shape
-    ends = np.full(n_samples, n_steps) if lengths is None else lengths.numpy().astype(np.int64)
-    for rows, bundles in _rows_by_dtype(layer, table, values):
-        # One tap list for each neuron of a group, and one for each other bundle.
-        sizes = np.maximum(table.rivals[bundles], 1)
-        begins = table.edges[bundles]
-        place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        heads = table.order[np.repeat(begins, sizes) + place]
-        taps, read = _with_shared(table, torch.from_numpy(heads), rows, n_samples)
-        level = table.level
-        if rows.dtype == torch.float32:  # the least float32 that is at least the level: sums are float32
-            rounded = level.astype(np.float32)
-            level = np.where(rounded < level, np.nextafter(rounded, np.float32(np.inf)), rounded)
+    ends = _ends(values, lengths)
+    for part in parts:
+        read, taps = part.rows(values)
+        rivals = table.rivals[part.bundles]
         arguments = (
             read,
             *taps,
-            np.r_[0, np.cumsum(sizes)],
+            np.r_[0, np.cumsum(np.maximum(rivals, 1))],
             table.order,
-            begins,
-            table.edges[bundles + 1],
-            table.rivals[bundles],
-            level.astype(read.dtype),
+            table.edges[part.bundles],
+            table.edges[part.bundles + 1],
+            rivals,
+            part.level,
             ends,
             columns,
             numbers,
         )
-        in_threads(partial(_scan, *arguments), len(bundles), len(taps[0]) * rows.shape[1])
+        in_threads(partial(_scan, *arguments), len(part.bundles), len(taps[1]) * read.shape[1])
 
 
 def largest_drives(layer: LateralLayer, values: Tensor, lengths: Tensor | None) -> npt.NDArray[np.float64]:
@@ -199,7 +268,7 @@ def largest_drives(layer: LateralLayer, values: Tensor, lengths: Tensor | None) 
     Parameters
     ----------
     layer : LateralLayer
-        The layer.
+        The layer, whose neurons belong to no group.
     values : Tensor of shape (n_steps, n_samples, n_values), dtype float64
         The views of the inputs.
     lengths : Tensor of shape (n_samples,), optional
@@ -210,43 +279,22 @@ def largest_drives(layer: LateralLayer, values: Tensor, lengths: Tensor | None) 
     array of shape (n_neurons, n_samples)
         The drives.
     """
-    table, (n_steps, n_samples, _) = LateralTable.of(layer), values.shape
-    ends = np.full(n_samples, n_steps) if lengths is None else lengths.numpy().astype(np.int64)
-    largest = np.empty((len(table.order), n_samples))
-    for rows, bundles in _rows_by_dtype(layer, table, values):
-        neurons = np.concatenate([table.order[table.edges[b] : table.edges[b + 1]] for b in bundles])
-        taps, read = _with_shared(table, torch.from_numpy(neurons), rows, n_samples)
-        in_threads(partial(_maxima, read, *taps, neurons, ends, largest), len(neurons), len(taps[0]) * rows.shape[1])
+    table, ends = LateralTable.of(layer), _ends(values, lengths)
+    largest = np.empty((len(table.order), values.shape[1]))
+    for part in parts_of(layer, table, values[:, :, : layer.n_inputs].transpose(0, 1)):
+        read, taps = part.rows(values)
+        in_threads(
+            partial(_maxima, read, *taps, part.heads, ends, largest), len(part.heads), len(taps[1]) * read.shape[1]
+        )
+        for bundle in part.bundles:  # neurons with the same taps have the same drives
+            members = table.order[table.edges[bundle] : table.edges[bundle + 1]]
+            largest[members] = largest[members[0]]
     return largest
 
 
-def _rows_by_dtype(layer: LateralLayer, table: LateralTable, values: Tensor) -> Iterator[tuple[Tensor, Array]]:
-    """Yield values as rows, in a dtype in which no sum of some bundles is rounded, and these bundles."""
-    rows = values.permute(2, 0, 1).reshape(values.shape[2], -1).contiguous()
-    largest = rows.abs().amax(1).view(len(layer.views), -1).amax(1) / INPUT_UNIT
-    largest = largest.clamp_max(2.0**900)  # squares may overflow, and zero weights times infinity are no number
-    needed = table.levels @ largest.numpy()
-    dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
-    narrow = (needed <= (2.0**24 if torch.float32 in dtypes else -1.0)) & ~table.lifts
-    for dtype, bundles in ((torch.float32, np.flatnonzero(narrow)), (torch.float64, np.flatnonzero(~narrow))):
-        if len(bundles):
-            yield rows.to(dtype), bundles
-
-
-def _with_shared(table: LateralTable, heads: Tensor, rows: Tensor, n_samples: int) -> tuple[list[Array], Array]:
-    """Return the taps of some neurons, and the rows that they read: those of the values and of shared sums."""
-    used, place = torch.unique(table.shared[heads], return_inverse=True)
-    source, delay = (value[used[used >= 0]] for value in table.shared_taps)
-    shared = _arrays(TapTable.of_rows(source, delay, -(source >= 0).to(rows.dtype)), n_samples)
-    read = rows.new_empty(len(rows) + len(source), rows.shape[1])
-    read[: len(rows)] = rows
-    in_threads(partial(_sum_rows, read.numpy(), len(rows), *shared), len(source), len(shared[1]) * rows.shape[1])
-    # A shared sum is one more tap, of weight one.
-    row = (len(rows) + place - (len(used) - len(source)))[:, None]
-    is_shared = (table.shared[heads] >= 0)[:, None].to(table.weight)
-    own = ((row.clamp_min(0), table.source), (torch.zeros_like(row), table.delay), (is_shared, table.weight))
-    source, delay, weight = (torch.cat((added, value[heads]), dim=1) for added, value in own)
-    return _arrays(TapTable.of_rows(source, delay, weight.to(rows.dtype)), n_samples), read.numpy()
+def _ends(values: Tensor, lengths: Tensor | None) -> npt.NDArray[np.int64]:
+    """Return the number of steps of each sequence."""
+    return np.full(values.shape[1], values.shape[0]) if lengths is None else lengths.numpy().astype(np.int64)
 
 
 def _arrays(taps: TapTable, n_samples: int) -> list[Array]:

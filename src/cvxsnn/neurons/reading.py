@@ -13,7 +13,7 @@ from ..core.memory import check_fits
 from ..data.sequences import Sequences, similar_lengths
 from .exact import snap_inputs
 from .lateral import LateralLayer
-from .lateral_kernel import LateralTable, columns_read, scan_lateral
+from .lateral_kernel import LateralTable, columns_read, parts_of, scan_lateral
 from .layer import HiddenLayer, check_stack
 from .rollout import iterate_rollout
 from .statistics import Counters, Statistic
@@ -125,6 +125,7 @@ def _scan(
     of_statistic = np.array([STATISTICS.index(name) for name in statistics])
     column = columns.numpy()
     place[column // len(statistics), of_statistic[column % len(statistics)]] = np.arange(len(column))
+    parts = parts_of(layer, table, sequences.inputs)
     groups = [torch.arange(len(sequences))] if sequences.lengths is None else similar_lengths(sequences.lengths)
     for group in groups:
         n_steps = sequences.n_steps if sequences.lengths is None else int(sequences.lengths[group].max())
@@ -133,5 +134,5 @@ def _scan(
             part = sequences.take(rows).trim()
             values = layer.view(snap_inputs(part.inputs).transpose(0, 1))
             counted = np.zeros((len(column), len(part)), dtype=np.int32)
-            scan_lateral(layer, table, values, part.lengths, place, counted)
+            scan_lateral(table, parts, values, part.lengths, place, counted)
             numbers[:, rows] = torch.from_numpy(counted).to(numbers.dtype)
