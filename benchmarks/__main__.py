@@ -27,6 +27,7 @@ BENCHMARKS = (
     "gpu",
     "out_of_core",
     "readouts",
+    "regression",
     "delays",
     "delays_rates",
     "delays_surrogate",

@@ -57,8 +57,8 @@ class Found:
             return np.array([self.peers[name][own] for own in self.sets])
         found: dict[str, list[float]] = {own: [] for own in self.sets}
         for own in self.records:
-            is_timed = quantity == "accuracy" or own["load"] <= QUIET
-            if own["contender"] == name and own["set"] in found and is_timed and own.get(quantity) is not None:
+            is_quiet = not quantity.endswith("seconds") or own["load"] <= QUIET
+            if own["contender"] == name and own["set"] in found and is_quiet and own.get(quantity) is not None:
                 found[own["set"]].append(own[quantity])
         return np.array([np.mean(values) if values else math.nan for values in found.values()])
 
