@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cvxsnn.witnesses import Kinds
-from cvxsnn.witnesses.kinds import KINDS, readout_of
+from cvxsnn.witnesses.kinds import ALONG_TIME, KINDS, readout_of
 
 from .defaults import measure
 from .defaults_peers import Contender, aeons, channels_first, ours
@@ -28,9 +28,9 @@ SMALL, LARGE = 3000, 12_000
 """Numbers of neurons between which the default chooses."""
 
 
-def only(*kinds: str) -> Contender:
+def only(*kinds: str, n_neurons: int = SMALL) -> Contender:
     """Kinds of neurons alone, with the read-out and the program of the default."""
-    family = Kinds(n_witnesses=SMALL, kinds=kinds)
+    family = Kinds(n_witnesses=n_neurons, kinds=kinds)
     program = {"loss": "squared", "penalty": "elastic-net", "l1_strength": 0.0}
     return _own(witnesses=family, readout=readout_of(kinds), **program)
 
@@ -54,6 +54,8 @@ CONTENDERS: Mapping[str, Contender] = {
     "rate, distance": only("rate", "distance"),
     "rate, winner, distance": only("rate", "winner", "distance"),
     "all four": only(*KINDS),
+    "6,000 neurons": only(*ALONG_TIME, n_neurons=6000),
+    "24,000 neurons": only(*ALONG_TIME, n_neurons=24_000),
 }
 """Contenders by name; those after the first five are parts of the default."""
 

@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 RECORDS = ROOT / "benchmarks" / "results" / "ucr.jsonl"
 PICTURES = ROOT / "docs" / "images"
 OURS, SMALL, BEST, SECOND = "default", "small", "HC2", "MR-Hydra"
+SIZES = ("6,000 neurons", "24,000 neurons")
+"""Sizes of the kinds alone, without the comparison with other families."""
 
 METHOD = """`CVXSNN_DATA=... python -m benchmarks ucr`: `SpikingClassifier()` ("default") on 41 sets of the UCR archive,
 official division, means of the seeds; "small" has `n_neurons=3000`. The accuracies of the others are those of the
@@ -84,7 +86,10 @@ def render(records: Sequence[Record]) -> None:
         return
     parts = [METHOD.strip(), markdown_table(_means(found)), markdown_table(_sets(found))]
     if len(ablation := _ablation(found)) > 1:
-        parts += [f"Parts of the default, {SMALL}, one seed:", markdown_table(ablation)]
+        parts += [
+            "Parts of the default, 3,000 neurons unless the name says otherwise, one seed:",
+            markdown_table(ablation),
+        ]
     if pairs := _resampled(records):
         parts += ["Training and test data divided anew, one seed:", markdown_table(pairs)]
     for part in parts:
@@ -159,16 +164,33 @@ def _resampled(records: Sequence[Record]) -> list[list[str]]:
 
 
 def draw(found: Found) -> None:
-    """Draw mean ranks, and accuracies against the two strongest of the others."""
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(13, 4.4), layout="constrained", width_ratios=(1.3, 1, 1)
-    )
-    _draw_ranks(left, found.ranks(), len(found.sets))
-    for axes, name, title in ((middle, BEST, "HIVE-COTE 2"), (right, SECOND, "MultiRocket-Hydra")):
-        _draw_scatter(axes, found.values(name), found.values(OURS), title)
+    """Draw mean ranks, accuracies against the two strongest of the others, and accuracy against size."""
+    figure, axes = plt.subplots(2, 2, figsize=(10, 8.4), layout="constrained")
+    _draw_ranks(axes[0, 0], found.ranks(), len(found.sets))
+    _draw_sizes(axes[0, 1], found)
+    for own, name, title in ((axes[1, 0], BEST, "HIVE-COTE 2"), (axes[1, 1], SECOND, "MultiRocket-Hydra")):
+        _draw_scatter(own, found.values(name), found.values(OURS), title)
     PICTURES.mkdir(exist_ok=True)
     figure.savefig(PICTURES / "ucr.png", dpi=120)
     plt.close(figure)
+
+
+def _draw_sizes(axes: Axes, found: Found) -> None:
+    for name in (SMALL, *SIZES, OURS):
+        accuracy, neurons = found.values(name).mean(), found.values(name, "neurons").mean()
+        if not math.isnan(accuracy):
+            label = "SpikingClassifier()" if name == OURS else f"{neurons:,.0f} neurons"
+            axes.scatter(neurons, accuracy, color="C0" if name == OURS else "0.5", zorder=2)
+            axes.annotate(label, (neurons, accuracy), xytext=(6, 4), textcoords="offset points", fontsize="small")
+    for name, title in ((BEST, "HIVE-COTE 2"), (SECOND, "MultiRocket-Hydra"), ("MiniROCKET", "MiniRocket")):
+        axes.axhline(found.values(name).mean(), color="0.75", linewidth=1, zorder=0)
+        axes.annotate(
+            title, (2600, found.values(name).mean()), xytext=(0, 3), textcoords="offset points", fontsize="small"
+        )
+    axes.set_xscale("log")
+    axes.set_xlim(2500, 60_000)
+    axes.set_xlabel("neurons that are read")
+    axes.set_ylabel("mean test accuracy")
 
 
 def _draw_ranks(axes: Axes, ranks: Mapping[str, float], n_sets: int) -> None:
