@@ -104,22 +104,25 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     hidden : tuple of int, optional
         Widths of the hidden layers, instead of ``n_neurons``.
     n_neurons : int or "auto"
-        Number of neurons of one hidden layer. For mixed witnesses "auto" is 8,192, or 16,384 if that promises a
-        noticeably lower error and there are at most 5,000 samples. For a single family it is 4,096; for methods other
-        than "cvx", and for neurons that read each other, 1,024.
+        Number of neurons of one hidden layer. For mixed witnesses "auto" is 3,000 of kinds and 8,192 of a mixture, or
+        12,000 and 16,384 if that promises a clearly lower error and there are at most 5,000 samples. For a single
+        family it is 4,096; for methods other than "cvx", and for neurons that read each other, 1,024.
     witnesses : "auto", "mixed", "search", "gaussian", "delayed", mapping, WitnessSet or Tuning
-        The hidden neurons. "mixed" samples one layer from several families of neurons with delays, whose thresholds and
-        weights come from the training data, and chooses the mixture by leave-one-out errors. "search" searches for one
-        family; a :class:`cvxsnn.fitting.Tuning` says how. "auto" is "mixed" for the method "cvx" with one hidden layer,
-        "search" for "cvx" with several, and for other methods Gaussian weights with decays between 0.5 and 1.
-        "gaussian" is the paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read
-        25 inputs each at random delays, with thresholds from the training data. A mapping is a family: arguments of
+        The hidden neurons. "mixed" samples one layer, whose thresholds and weights come from the training data. For
+        sequences of nine or more steps it has neurons of several kinds (:class:`cvxsnn.witnesses.Kinds`), or a mixture
+        of families with delays (:class:`cvxsnn.witnesses.Mixed`) if its leave-one-out errors are clearly lower; for
+        shorter ones, and if ``readout`` is given, a mixture. "search" searches for one family; a
+        :class:`cvxsnn.fitting.Tuning` says how. "auto" is "mixed" for the method "cvx" with one hidden layer, "search"
+        for "cvx" with several, and for other methods Gaussian weights with decays between 0.5 and 1. "gaussian" is the
+        paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read 25 inputs each at
+        random delays, with thresholds from the training data. A mapping is a family: arguments of
         :func:`cvxsnn.gaussian_witnesses` such as ``decay``, ``threshold``, ``bias``, ``gain``, ``neuron`` and
         ``n_subnetworks``, or, with a key ``"geometry"``, of :func:`cvxsnn.delayed_witnesses`. ``hidden`` may be left
         out. A :class:`cvxsnn.WitnessSet` is used as it is.
-    readout : "mean", "last" or "windows-k", optional
-        Read the mean of the spikes over the steps, the spikes of the last step, or the means in k windows of time. By
-        default the mean; mixed witnesses and a search may find that the last step has a lower error.
+    readout : "mean", "last", "windows-k" or statistics such as "mean+burst", optional
+        Read the mean of the spikes over the steps, the spikes of the last step, the means in k windows of time, or
+        statistics: "mean", "burst", "root", "ever", "last" and "first". By default the mean; kinds have statistics of
+        their own, and mixtures and a search may find that the last step has a lower error.
     loss : str, optional
         The loss. A classifier has by default "squared" for ridge regression of mixed witnesses, else "logistic" for two
         classes and "softmax" for more; losses other than "softmax" treat more than two classes one against the rest. A

@@ -17,12 +17,12 @@ from ..network.summary import NetworkSummary
 
 @dataclass(frozen=True)
 class TrialSummary:
-    """One mixture of families, judged on samples that were left out of its fit.
+    """Neurons of a family, judged on samples that were left out of its fit.
 
     Parameters
     ----------
     mixture : str
-        The families (:class:`cvxsnn.witnesses.Mixed`).
+        Name of the kinds (:class:`cvxsnn.witnesses.Kinds`) or of the mixture (:class:`cvxsnn.witnesses.Mixed`).
     readout : str
         The spikes that are read.
     n_neurons : int
@@ -92,9 +92,9 @@ class StageSummary:
     scores : tuple of Score
         The validation scores of the epochs of a gradient stage, beginning with that of the start.
     trials : tuple of TrialSummary
-        The mixtures that were tried, in order.
+        The families and read-outs that were tried, in order.
     reason : str
-        Why a mixture was chosen.
+        Why these neurons were chosen.
     """
 
     name: str
