@@ -189,6 +189,9 @@ def _draw_sizes(axes: Axes, found: Found) -> None:
         )
     axes.set_xscale("log")
     axes.set_xlim(2500, 60_000)
+    ticks = [3000, 6000, 12_000, 24_000]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.set_xticks([], minor=True)
     axes.set_xlabel("neurons that are read")
     axes.set_ylabel("mean test accuracy")
 

@@ -19,7 +19,7 @@ from ..fitting import METHODS, Budget, Program, SurrogateSettings, Tuning
 from ..fitting.few import Sparsity
 from ..witnesses import Normal, Uniform, WitnessSet
 from ..witnesses.families import family_kind
-from ..witnesses.mixed import FEATURES_FOR_BOXES, STEPS_FOR_DELAYS, mixtures_for
+from ..witnesses.mixed import STEPS_FOR_DELAYS, mixtures_for
 from ..witnesses.tap_sampling import has_variation
 
 
@@ -278,11 +278,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
 
     def _readouts(self, sequences: Sequences) -> tuple[Readout, ...]:
         """Return the read-outs to choose from; none if there is no choice."""
-        if self.readout is not None or sequences.n_steps == 1:
-            return ()
-        # Beside kinds, the mean is of use to mixtures that read neighbouring features together, as in images.
-        has_mean = not self._has_kinds(sequences) or sequences.n_features >= FEATURES_FOR_BOXES
-        return ("mean", "last") if has_mean else ("last",)
+        return ("mean", "last") if self.readout is None and sequences.n_steps > 1 else ()
 
     def _families(self, data: TrainingSet) -> Any:
         """Return a family, several mixtures to choose from, or how to search for a family."""
