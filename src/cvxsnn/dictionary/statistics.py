@@ -188,7 +188,7 @@ def _units(numbers: Tensor, statistic: Tensor, kind: Tensor, parsed: ParsedReado
     deviation = numbers.new_zeros(len(numbers), dtype=torch.float64)
     size = max(1, _BLOCK // numbers.shape[1])
     for number, name in enumerate(parsed.statistics):
-        for columns in torch.split(torch.nonzero(statistic == number).squeeze(1), size):
+        for columns in filter(len, torch.split(torch.nonzero(statistic == number).squeeze(1), size)):
             values = entries(numbers[columns].double(), name, n_steps)
             varies = values.amax(1) > values.amin(1)
             deviation[columns] = torch.where(varies, values.std(1, correction=0), 0.0)

@@ -147,7 +147,10 @@ class Kinds(Family):
         for name, kind in KINDS.items():
             if name not in self.kinds:
                 continue
-            part = sampler.draw(name, max(1, round(self.n_witnesses * kind.share / total)))
+            number = max(1, round(self.n_witnesses * kind.share / total))
+            if name == "winner" and number < SIZES.rivals and len(self.kinds) > 1:
+                continue  # not even half of the two groups that belong together
+            part = sampler.draw(name, number)
             bits = sum(1 << STATISTICS.index(statistic) for statistic in kind.statistics)
             parts.append(part)
             reads.append(np.full(len(part.level), bits))
