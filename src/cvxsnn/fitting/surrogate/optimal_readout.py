@@ -96,5 +96,6 @@ class OptimalReadout:
             The optimum, up to the tolerance.
         """
         problem = self.problem(network)
-        coef = network.weight.double()[problem.dictionary.column_of_atom] / problem.dictionary.units[:, None]
-        return solve(problem, self.program.tol, start=Candidate(problem, coef, network.intercept.double()))
+        weight, intercept = network.weight.detach().double(), network.intercept.detach().double()
+        coef = weight[problem.dictionary.column_of_atom] / problem.dictionary.units[:, None]
+        return solve(problem, self.program.tol, start=Candidate(problem, coef, intercept))
