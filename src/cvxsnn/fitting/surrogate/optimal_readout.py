@@ -97,5 +97,5 @@ class OptimalReadout:
         """
         problem = self.problem(network)
         weight, intercept = network.weight.detach().double(), network.intercept.detach().double()
-        coef = weight[problem.dictionary.column_of_atom] / problem.dictionary.units[:, None]
+        coef = weight[problem.dictionary.column_of_atom] / problem.dictionary.units.to(weight)[:, None]
         return solve(problem, self.program.tol, start=Candidate(problem, coef, intercept))
