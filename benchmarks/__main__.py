@@ -25,6 +25,7 @@ BENCHMARKS = (
     "exchange",
     "global_worth",
     "gpu",
+    "optimal_readout",
     "out_of_core",
     "readouts",
     "regression",

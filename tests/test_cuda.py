@@ -518,7 +518,7 @@ def test_a_network_saved_on_cuda_gives_the_same_scores_on_the_cpu(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "device"), [("cvx", DEVICE), ("cvx", "auto"), ("sg-cvx", DEVICE), ("cvx-sg", "auto")]
+    ("method", "device"), [("cvx", DEVICE), ("cvx", "auto"), ("sg-cvx", DEVICE), ("varpro", DEVICE), ("cvx-sg", "auto")]
 )
 def test_an_estimator_that_tunes_or_trains_on_cuda_learns(method, device):
     sequences = make_sequences(100)

@@ -125,7 +125,9 @@ def test_other_methods_claim_nothing(method):
     model = classifier(method).fit(SEQUENCES, LABELS)
     assert model.certificate_ is None
     assert model.predict(SEQUENCES).shape == (48,)
-    with pytest.raises(InvalidInputError, match=f"method='{method}': only cvx, sg-cvx, r-cvx prove anything") as caught:
+    with pytest.raises(
+        InvalidInputError, match=f"method='{method}': only cvx, sg-cvx, varpro, r-cvx prove anything"
+    ) as caught:
         model.certify(SEQUENCES, LABELS)
     assert_one_sentence(caught.value)
 

@@ -29,7 +29,7 @@ class FitOptions:
     """Parameters of the estimators that are options of ``cvxsnn fit``, by their names there."""
 
     layout: Annotated[str | None, Option(help="channels-first if X has channels before steps.")] = None
-    method: Annotated[str, Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, r or r-cvx.")] = "cvx"
+    method: Annotated[str, Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, varpro, r or r-cvx.")] = "cvx"
     hidden: Annotated[str | None, Option(help="Widths of the hidden layers, such as 256,512.")] = None
     n_neurons: Annotated[str, Option("--neurons", help="Number of hidden neurons, or auto.")] = "auto"
     sparsity: Annotated[str | None, Option(help="Largest number of neurons to read, or few.")] = None

@@ -94,7 +94,7 @@ def solve(
     tol: float = 1e-6,
     solver: str | Solver = "auto",
     *,
-    start: Solution | None = None,
+    start: Solution | Candidate | None = None,
     max_iterations: int | None = None,
     max_seconds: float = inf,
     strict: bool = False,
@@ -111,8 +111,8 @@ def solve(
         "auto" chooses the fastest: "ridge" for smooth losses without an L1 norm, "l1" for smooth losses with one,
         "hinge" for the hinge, "group" for the group penalties with several outputs. "reference" is slow and accepts
         every loss and penalty. You can also pass a :class:`cvxsnn.convex.Solver` of your own.
-    start : Solution, optional
-        A solution to start from, of a problem with the same atoms and outputs. Ignored if zero coefficients are
+    start : Solution or Candidate, optional
+        A point to start from, of a problem with the same atoms and outputs. Ignored if zero coefficients are
         better.
     max_iterations : int, optional
         Iterations after which the solver gives up.
@@ -169,7 +169,7 @@ def minimise(
     problem: ConvexProblem,
     tol: float,
     solver: str | Solver,
-    start: Solution | Run | None = None,
+    start: Solution | Candidate | Run | None = None,
     max_iterations: int | None = None,
     deadline: float = inf,
 ) -> Run:

@@ -32,7 +32,7 @@ from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Tunin
 from ..fitting.scores import Score
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..theory import CompleteCertificate, certify_complete
-from .choices import DEFAULTS, EstimatorChoices
+from .choices import DEFAULTS, PROJECTION, EstimatorChoices
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
 from .inputs import count_samples, feature_scale, read_groups, read_inputs, standardise, warn_of_giants
 from .model_parts import read_network, read_proof, write_network, write_proof
@@ -431,7 +431,9 @@ class SpikingEstimator(EstimatorChoices, ABC):
         self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress
     ) -> tuple[Solution | None, Objective]:
         """Train by a method with several stages, which held-out data compare."""
-        surrogate = self.surrogate or SurrogateSettings(epochs=DEFAULTS.epochs, seed=seed)
+        is_projected = METHODS[self.method].stages[0] == "projection"
+        default = PROJECTION if is_projected else SurrogateSettings(epochs=DEFAULTS.epochs)
+        surrogate = self.surrogate or replace(default, seed=seed)
         settings = Settings(self._program(objective), self._families(data), surrogate=surrogate, seed=seed)
         train_set, held_out = self._divide(data, seed)
         split = Split(train_set, lambda network: self._validate(network, held_out))

@@ -51,8 +51,12 @@ class Defaults:
 
 DEFAULTS = Defaults()
 
+PROJECTION = SurrogateSettings(epochs=40, batch_size=32, learning_rate=0.01, steepness=0.5)
+"""Settings of projection stages, up to the seed."""
+
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
+_TRAINED_FAMILY: Mapping[str, Any] = {"geometry": "scattered", "fan_in": 256, "weights": "differences"}
 _NAMED = ("auto", "mixed", "search", "gaussian", "delayed")
 
 
@@ -100,7 +104,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     ----------
     method : str
         How to train. "cvx" samples hidden neurons and finds the optimal read-out. "sg" trains all layers by surrogate
-        gradients. "sg-cvx", "sg-sg" and "cvx-sg" have two stages. "r" and "r-cvx" are reservoirs.
+        gradients. "sg-cvx", "sg-sg" and "cvx-sg" have two stages. "varpro" trains the hidden layers by surrogate
+        gradients and solves for the optimal read-out after every epoch. "r" and "r-cvx" are reservoirs.
     hidden : tuple of int, optional
         Widths of the hidden layers, instead of ``n_neurons``.
     n_neurons : int or "auto"
@@ -113,7 +118,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         of families with delays (:class:`cvxsnn.witnesses.Mixed`) if its leave-one-out errors are clearly lower; for
         shorter ones, and if ``readout`` is given, a mixture. "search" searches for one family; a
         :class:`cvxsnn.fitting.Tuning` says how. "auto" is "mixed" for the method "cvx" with one hidden layer, "search"
-        for "cvx" with several, and for other methods Gaussian weights with decays between 0.5 and 1. "gaussian" is the
+        for "cvx" with several, for "varpro" and sequences neurons with 256 delayed inputs whose weights are differences
+        of training sequences, and for other methods Gaussian weights with decays between 0.5 and 1. "gaussian" is the
         paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read 25 inputs each at
         random delays, with thresholds from the training data. A mapping is a family: arguments of
         :func:`cvxsnn.gaussian_witnesses` such as ``decay``, ``threshold``, ``bias``, ``gain``, ``neuron`` and
@@ -129,8 +135,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         regressor has "squared".
     penalty : "auto", "l1", "group", "elastic-net" or "group-elastic-net"
         The penalty of the read-out: a norm of every weight, or of the weights of a neuron together. The elastic nets
-        add half the sum of squares. "auto" is ridge regression, an elastic net without a norm, for mixed witnesses
-        unless ``l1_strength`` is given, and "l1" otherwise.
+        add half the sum of squares. "auto" is ridge, an elastic net without a norm, for mixed witnesses and for
+        "varpro" unless ``l1_strength`` is given, and "l1" otherwise.
     l1_strength : float or "auto"
         Strength of the norm. "auto" chooses it on samples left out. For the elastic nets it may be zero, which is
         ridge, and "auto" includes that.
@@ -159,7 +165,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         samples, the first family of a search or the first epoch of a gradient stage, and the final solve; with
         ``n_neurons`` or ``sparsity``, the neurons or the selection they set.
     surrogate : SurrogateSettings, optional
-        Settings of gradient stages.
+        Settings of gradient stages. By default 50 epochs; for "varpro" 40 in batches of 32 at a learning rate of 0.01.
     device : str
         Where to compute, such as "cpu" or "cuda"; "auto" is the GPU if there is one.
     random_state : int, RandomState or None
@@ -258,9 +264,12 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         if self._is_ridge:
             return Program.ridge(objective, intercept=self.intercept, tol=self.tol)
         penalty = self.penalty
-        if penalty == "auto":
-            penalty = "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
         strengths: Any = (self.l1_strength, self.l2_strength)
+        if penalty == "auto" and self.l1_strength == "auto" and METHODS[self.method].stages[0] == "projection":
+            # Few trained neurons are all of use: a norm would only drop some.
+            penalty, strengths = "elastic-net", (0.0, self.l2_strength)
+        elif penalty == "auto":
+            penalty = "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
         return Program(objective, penalty, *strengths, intercept=self.intercept, tol=self.tol)
 
     def _budget(self) -> Budget:
@@ -273,8 +282,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
 
     def _has_kinds(self, sequences: Sequences) -> bool:
         """Return whether kinds of lateral neurons, which have a read-out of their own, are tried first."""
-        is_long = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
-        return self._is_mixed and self.readout is None and is_long
+        return self._is_mixed and self.readout is None and is_long(sequences)
 
     def _readouts(self, sequences: Sequences) -> tuple[Readout, ...]:
         """Return the read-outs to choose from; none if there is no choice."""
@@ -303,6 +311,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             family = _PAPERS_FAMILY
         elif isinstance(self.witnesses, Tuning) or (method.stages[0] == "convex" and method.hidden == "sampled"):
             return self._tuning(data, hidden)
+        elif method.stages[0] == "projection" and is_long(data.sequences):
+            family = _TRAINED_FAMILY
         else:
             family = _DEFAULT_FAMILY
         return {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif", **family}
@@ -337,6 +347,11 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             return (check_positive_int("n_neurons", self.n_neurons),)
         is_recurrent = isinstance(self.witnesses, Mapping) and self.witnesses.get("neuron", "lif") != "lif"
         return (DEFAULTS.n_neurons if self.method == "cvx" and not is_recurrent else DEFAULTS.n_trained,)
+
+
+def is_long(sequences: Sequences) -> bool:
+    """Return whether neurons with delays, whose thresholds come from the data, suit some sequences."""
+    return sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
 
 
 def current_parameters(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class StageSummary:
 
     Parameters
     ----------
-    name : "tuning", "gradient", "convex" or "ridge"
+    name : "tuning", "gradient", "projection", "convex" or "ridge"
         The kind of stage.
     score : Score
         The score on validation data: for a classifier accuracy and minus the loss, for a regressor minus the squared
@@ -88,9 +88,9 @@ class StageSummary:
     gaps : tuple of float
         The relative gaps of a convex stage as its solver went on.
     losses : tuple of float
-        The training losses of the epochs of a gradient stage.
+        The training losses of the epochs of a gradient or projection stage.
     scores : tuple of Score
-        The validation scores of the epochs of a gradient stage, beginning with that of the start.
+        The validation scores of these epochs, beginning with that of the start.
     trials : tuple of TrialSummary
         The families and read-outs that were tried, in order.
     reason : str

@@ -17,6 +17,7 @@ from ..core.seeds import child_seed
 from ..data.sequences import TrainingSet
 from ..network.spiking_network import SpikingNetwork
 from .engine import sample
+from .program import Program
 from .scores import ScoreFunction
 from .surrogate.settings import SurrogateRun, SurrogateSettings, average_networks, initial_network
 from .surrogate.trainer import SurrogateJob, train_jobs
@@ -74,6 +75,8 @@ class GradientPlan:
         Where to compute; by default the device of the network. On a GPU the candidates train side by side.
     checkpoint : Path, optional
         A file for the state of training. Further jobs have files next to it.
+    program : Program, optional
+        The program whose optimum the read-out is at all times. By default gradients train it with the other layers.
 
     Examples
     --------
@@ -97,6 +100,7 @@ class GradientPlan:
     seed: int = 0
     device: torch.device | str | None = None
     checkpoint: Path | None = None
+    program: Program | None = None
 
     def jobs(self) -> list[SurrogateJob]:
         """Return one job for each candidate.
@@ -110,7 +114,10 @@ class GradientPlan:
         # A copy, because ``to`` moves a module in place.
         network, data = copy.deepcopy(self.network).to(device), self.split.data.to(device)
         return [
-            SurrogateJob(network, data, self.objective, settings, self.split.score, self._file(f"-{n}" if n else ""))
+            SurrogateJob(
+                *(network, data, self.objective, settings, self.split.score, self._file(f"-{n}" if n else "")),
+                program=self.program,
+            )
             for n, settings in enumerate(self.candidates)
         ]
 

@@ -8,15 +8,17 @@ cvx        sampled         convex
 sg-cvx     sampled         gradient         convex
 sg-sg      sampled         gradient         gradient
 cvx-sg     sampled         convex           gradient
+varpro     sampled         projection       convex
 r          reservoir       ridge
 r-cvx      reservoir       convex
 =========  ==============  ===============  ===============
 
 "sampled" neurons are given, of one family, or of the family that a search finds (:mod:`cvxsnn.fitting.search`). The
 first five methods are the paper's (appendix "Training Algorithms and Witness Regimes"). A *gradient* stage trains all
-layers by surrogate gradients. A *convex* stage keeps the hidden neurons and finds the optimal read-out, with a
-certificate. A *ridge* stage is a convex stage with the squared loss on the encoded targets. The first stage uses the
-training split, the second the finetuning split.
+layers by surrogate gradients. A *projection* stage trains the hidden layers so, and solves for the read-out after
+every epoch (:mod:`cvxsnn.fitting.surrogate.optimal_readout`). A *convex* stage keeps the hidden neurons and finds the
+optimal read-out, with a certificate. A *ridge* stage is a convex stage with the squared loss on the encoded targets.
+The first stage uses the training split, the second the finetuning split.
 """
 
 import time
@@ -53,7 +55,7 @@ from .surrogate.settings import SurrogateRun, SurrogateSettings, initial_network
 ProgressCallback = Callable[[str, int, int], None]
 """Called as ``callback(stage, done, total)``."""
 
-StageName = Literal["tuning", "gradient", "convex", "ridge"]
+StageName = Literal["tuning", "gradient", "projection", "convex", "ridge"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ METHODS = {
     "sg-cvx": Method("sampled", ("gradient", "convex")),
     "sg-sg": Method("sampled", ("gradient", "gradient")),
     "cvx-sg": Method("sampled", ("convex", "gradient")),
+    "varpro": Method("sampled", ("projection", "convex")),
     "r": Method("reservoir", ("ridge",)),
     "r-cvx": Method("reservoir", ("convex",)),
 }
@@ -177,7 +180,7 @@ class Stage:
 
     Parameters
     ----------
-    name : "tuning", "gradient", "convex" or "ridge"
+    name : "tuning", "gradient", "projection", "convex" or "ridge"
         What kind of stage it was.
     network : SpikingNetwork or None
         The network at its end; None after a search, which only chooses a family.
@@ -315,7 +318,7 @@ def train(
         solution: Solution | None = None
         run: SurrogateRun | None = None
         seconds_left = deadline - time.perf_counter()
-        if name == "gradient":
+        if name in ("gradient", "projection"):
             if network is None:
                 network = initial_network(witnesses.layers, settings.objective, split.data, settings.seed)
             plan = gradient_plan(method, number, network, split, settings, checkpoints, device)
@@ -532,7 +535,8 @@ def gradient_plan(
         What :func:`cvxsnn.fitting.gradient_stage` carries out.
     """
     # A first stage is the same for every method that begins with it, so that they share its file.
-    name = f"{method}-{number}" if number else "gradient"
+    stage = METHODS[method].stages[number]
+    name = f"{method}-{number}" if number else stage
     if checkpoints is not None:
         make_folder(checkpoints, "checkpoints")
     return GradientPlan(
@@ -545,6 +549,7 @@ def gradient_plan(
         settings.seed,
         device,
         None if checkpoints is None else checkpoints / f"{name}.safetensors",
+        settings.program if stage == "projection" else None,
     )
 
 

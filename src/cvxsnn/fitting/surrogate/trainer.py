@@ -28,11 +28,14 @@ from ...core.seeds import child_generator, child_seed
 from ...core.storage import read_tensors, write_tensors
 from ...data.sequences import TrainingSet
 from ...dictionary.fingerprint import fingerprint, fingerprint_layers
+from ...network.reconstruction import reconstruct
 from ...network.spiking_network import SpikingNetwork
 from ...neurons.exact import snap_inputs
+from ..program import Program
 from ..scores import Score, ScoreFunction, TaskScore
 from .dropout import Dropout
 from .networks import TrainableNetworks, architecture
+from .optimal_readout import OptimalReadout
 from .settings import Epoch, SurrogateRun, SurrogateSettings, target_scale
 from .simultaneous import score_simultaneously
 from .single import SingleAdam
@@ -65,6 +68,9 @@ class SurrogateJob:
     checkpoint : Path, optional
         A file that is written during training. If it exists, training resumes from it, with the same result as if it
         had never been interrupted. A file of another network, other data or other settings is refused.
+    program : Program, optional
+        The program whose optimum the read-out is at all times, so that gradients train the hidden layers alone. By
+        default gradients train the read-out too.
     """
 
     network: SpikingNetwork
@@ -73,6 +79,7 @@ class SurrogateJob:
     settings: SurrogateSettings
     score: ScoreFunction
     checkpoint: Path | None = None
+    program: Program | None = None
 
     @cached_property
     def shape(self) -> tuple[object, ...]:
@@ -83,7 +90,7 @@ class SurrogateJob:
             (tuple(network.columns.tolist()), network.weight.device, network.layers[0].weight.dtype),
             (self.data.inputs.shape, self.data.sequences.lengths is None),
             tuple((type(head.loss), repr(vars(head.loss)), head.targets.shape) for head in heads),
-            replace(self.settings.kind, seed=0),
+            (replace(self.settings.kind, seed=0), self.program is None),
             self.score.shape if isinstance(self.score, TaskScore) else None,
         )
 
@@ -99,11 +106,13 @@ class SurrogateJob:
         """Fingerprints, by name, of everything that training depends on, except for the score."""
         network, sequences = self.network, self.data.sequences
         heads, row_weight = self.objective.heads(self.data)
+        # Nothing is added for gradients alone, whose files are older.
+        program = [] if self.program is None else ["optimal read-out", str(self.program.intercept)]
         read: list[Tensor | str | None]
         read = [network.weight, network.intercept, network.columns, network.readout, repr(network.heads)]
         return {
             "network": fingerprint([fingerprint_layers(network.layers), *read]),
-            "settings": fingerprint([repr(asdict(self.settings))]),
+            "settings": fingerprint([repr(asdict(self.settings)), *program]),
             "losses": fingerprint(f"{head.name} {head.loss.name} {vars(head.loss)} {head.weight}" for head in heads),
             "targets": fingerprint(head.targets for head in heads),
             "sequences": fingerprint([sequences.inputs, sequences.lengths]),
@@ -350,6 +359,12 @@ class _TrainingBatch:
         self._model = TrainableNetworks(
             [job.network for job in jobs], self.kind.surrogate, steepness, self.kind.dynamics
         )
+        self._readouts = [
+            OptimalReadout.of(job.program, job.network, job.data) for job in jobs if job.program is not None
+        ]
+        if self._readouts:  # solved for, so that the optimiser does not move them
+            self._model.weight.requires_grad_(False)
+            self._model.intercept.requires_grad_(False)
         like = self._model.weight
         self._data = _BatchData(jobs, like.device, like.dtype)
         scales = self._data.scales
@@ -366,6 +381,7 @@ class _TrainingBatch:
             if state is not None:
                 self._restore(number, state)
         if saved[0] is None:  # jobs of a batch have the same number of epochs behind them
+            self._solve_readouts()
             self._judge(0, [math.nan for _ in jobs])
 
     @property
@@ -378,7 +394,9 @@ class _TrainingBatch:
         while not self._is_over:
             begin = time.perf_counter()
             epoch = max(len(progress.history) for progress in self._progress)
-            self._judge(epoch, self._train_epoch(epoch))
+            losses = self._train_epoch(epoch)
+            self._solve_readouts()
+            self._judge(epoch, losses)
             now = time.perf_counter()
             for progress in self._progress:
                 progress.seconds += (now - begin) / len(self._jobs)
@@ -405,6 +423,15 @@ class _TrainingBatch:
             self._model.project()
             total += losses.detach() * (samples.shape[1] / n_samples)
         return total.tolist()
+
+    @torch.no_grad()
+    def _solve_readouts(self) -> None:
+        """Replace read-outs that are to be optimal by those for the hidden neurons as they are now."""
+        for number, readout in enumerate(self._readouts):
+            # From the present read-out, which checkpoints contain, so that training that resumes is the same.
+            solved = reconstruct(readout.solve(self._model.freeze(number)), "full")
+            self._model.weight[number].copy_(solved.weight)
+            self._model.intercept[number].copy_(solved.intercept)
 
     def _dropout(self, epoch: int, batch: int) -> Dropout:
         settings = [job.settings for job in self._jobs]

@@ -1,0 +1,58 @@
+"""Estimators whose read-out is optimal while their hidden neurons are trained."""
+
+import numpy as np
+import pytest
+import torch
+from small_models import make_sequences, sums
+from tolerances import CERTIFIED_AGAIN
+
+from cvxsnn import SpikingClassifier, SpikingRegressor
+from cvxsnn.fitting import SurrogateSettings
+
+SEQUENCES = make_sequences(n_samples=60, n_steps=10)
+LABELS = np.digitize(sums(SEQUENCES), [-4, 4])
+BRIEF = SurrogateSettings(epochs=3, batch_size=16)
+
+
+def fit(kind, y, sequences=SEQUENCES, hidden=(12,), **options):
+    return kind("varpro", hidden, **{"surrogate": BRIEF, "random_state": 0, **options}).fit(sequences, y)
+
+
+@pytest.mark.parametrize("hidden", [(12,), (8, 6)])
+@pytest.mark.parametrize(
+    ("kind", "y", "loss"), [(SpikingClassifier, LABELS, "softmax"), (SpikingRegressor, sums(SEQUENCES), "squared")]
+)
+def test_the_certificate_is_that_of_the_network_that_answers(kind, y, loss, hidden):
+    model = fit(kind, y, hidden=hidden)
+    certificate, proof = model.certificate_, model.proof_
+    assert certificate.relative_gap <= 1e-6
+    assert model.certify(SEQUENCES, y).primal == pytest.approx(certificate.primal, rel=CERTIFIED_AGAIN)
+    with torch.no_grad():
+        outputs = model.network_(model.as_sequences(SEQUENCES))
+    if loss == "softmax":
+        value = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(y))
+    else:
+        value = 0.5 * (outputs[:, 0] - torch.from_numpy(y)).square().mean()
+    objective = float(value.detach()) + 0.5 * proof.l2_strength * float(
+        model.network_.weight.detach().double().square().sum()
+    )
+    assert proof.l1_strength == 0 < proof.l2_strength
+    assert objective == pytest.approx(certificate.primal, rel=1e-6)
+
+
+def test_sequences_are_read_by_delays_and_a_few_steps_by_the_family_of_other_methods():
+    assert fit(SpikingClassifier, LABELS).network_.layers[0].has_delays
+    assert not fit(SpikingClassifier, LABELS, sequences=SEQUENCES[:, :1]).network_.layers[0].has_delays
+
+
+def test_the_penalty_is_ridge_unless_told_otherwise():
+    assert fit(SpikingClassifier, LABELS, l2_strength=0.1).proof_.l2_strength == 0.1
+    model = fit(SpikingClassifier, LABELS, l1_strength=0.01)
+    assert (model.proof_.penalty.name, model.proof_.l1_strength) == ("l1", 0.01)
+
+
+def test_without_time_there_is_one_epoch_and_a_certificate():
+    model = fit(SpikingClassifier, LABELS, max_seconds=0)
+    assert [stage.name for stage in model.history_] == ["projection", "convex"]
+    assert len(model.history_[0].scores) == 2
+    assert model.certificate_.relative_gap <= 1e-6
