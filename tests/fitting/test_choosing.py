@@ -162,4 +162,4 @@ def test_leave_one_out_judges_ridge_and_folds_or_a_part_held_out_all_else(monkey
         assert judge_for(ridge_problem(loss="logistic"), Program.ridge(LOGISTIC), 3) == judge
         assert judge_for(ridge_problem(), Program(squared, "elastic-net"), 3) == judge
     monkeypatch.setattr("cvxsnn.fitting.choosing.GRID", type(GRID)(max_left_out=29, few=29))
-    assert judge_for(ridge_problem(), ridge, 3) == HeldOut(seed=3)
+    assert judge_for(ridge_problem(), ridge, 3) == HeldOut(seed=3, max_rows=29)

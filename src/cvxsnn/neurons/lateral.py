@@ -231,8 +231,11 @@ class LateralLayer(HiddenLayer):
         """
         snapped = snap_inputs(inputs)
         value, change = (float(x.abs().max()) if x.numel() else 0.0 for x in (snapped, snapped.diff(dim=1)))
-        # A square is rounded to the grid: by half a unit at most.
-        squares = {"squares": value**2 + INPUT_UNIT, "squared changes": change**2 + INPUT_UNIT}
+        # A square is rounded to the grid, by half a unit at most. Those beyond 1e200 fit into no sum anyway.
+        squares = {
+            name: min(number, 1e100) ** 2 + INPUT_UNIT
+            for name, number in (("squares", value), ("squared changes", change))
+        }
         largest = {"values": value, "changes": change, **squares}
         return [largest[view] for view in self.views]
 
