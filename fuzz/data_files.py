@@ -72,7 +72,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         path, kind = _bomb(rng, folder), "bomb"
     try:
         with mock.patch("cvxsnn.core.memory.available_bytes", return_value=_MEMORY):
-            inputs, targets, ids = read_samples(path, columns, needs_targets=True)
+            inputs, targets, ids, _ = read_samples(path, columns, needs_targets=True)
         parts = inputs if isinstance(inputs, list) else [inputs]
         numbers = [part if isinstance(part, np.ndarray) else numbers_of(part, "row") for part in parts]
     except CvxsnnError as error:

@@ -63,6 +63,8 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         case _:
             n_written = 3
             content = bytearray(_with_header(str(rng.choice(_HEADERS))))
+    places = (folder.parent / "x", folder.parent / "x.npy", folder.parents[1] / "x.npy", Path("/cvxsnn-fuzz"))
+    free = [place for place in places if not place.exists()]  # others may have files of these names
     path.write_bytes(content)
     (folder / "data.xlsx").write_bytes(content)
     try:
@@ -73,8 +75,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
             raise Finding(f"expected one sentence, got {str(error)!r}") from error
         return "refused"
     finally:
-        places = (folder.parent / "x", folder.parent / "x.npy", folder.parents[1] / "x.npy", Path("/cvxsnn-fuzz"))
-        if {own.name for own in folder.iterdir()} != {"data.npz", "data.xlsx"} or any(map(Path.exists, places)):
+        if {own.name for own in folder.iterdir()} != {"data.npz", "data.xlsx"} or any(map(Path.exists, free)):
             raise Finding(f"expected nothing to be unpacked, found files in {folder}, above it or in /")
     if len(inputs) != n_written or len(targets) != n_written:
         raise Finding(f"read {len(inputs)} sequences and {len(targets)} targets where {n_written} were written")

@@ -293,7 +293,7 @@ def test_a_path_on_cuda_has_the_certified_optima_of_the_cpu(loss):
     )
     here, there = (
         cs.ConvexProblem(
-            cs.build_dictionary(witnesses, torch.from_numpy(sequences).to(place), "mean"), targets, loss, intercept=True
+            cs.build_dictionary(witnesses, torch.tensor(sequences, device=place), "mean"), targets, loss, intercept=True
         )
         for place in PLACES
     )

@@ -187,7 +187,7 @@ def test_a_classifier_answers_what_it_predicts(labels):
     X = make_sequences()
     y = np.array(labels)[np.arange(len(X)) % len(labels)]
     fitted = classifier(hidden=(16,), standardize=True).fit(X, y)
-    found = NeuroBenchNetwork(fitted)(torch.from_numpy(X)).numpy()
+    found = NeuroBenchNetwork(fitted)(torch.tensor(X)).numpy()
     expected = fitted.predict(X)
     np.testing.assert_array_equal(found, expected if y.dtype.kind == "i" else np.searchsorted(labels, expected))
     if y.dtype.kind == "i":
@@ -200,7 +200,7 @@ def test_a_regressor_answers_what_it_predicts():
     flat = regressor(hidden=(16,), standardize=True).fit(X, X[:, 0, 0])
     pairs = regressor(hidden=(16,)).fit(X, X[:, 0, :2])
     for model in (flat, pairs):
-        found = NeuroBenchNetwork(model)(torch.from_numpy(X)).numpy()
+        found = NeuroBenchNetwork(model)(torch.tensor(X)).numpy()
         np.testing.assert_allclose(found, model.predict(X), rtol=1e-9, atol=1e-12)
 
 

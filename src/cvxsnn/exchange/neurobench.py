@@ -462,7 +462,7 @@ def leaderboard_row(
     workload = import_library("neurobench.metrics.workload", "neurobench")
     static = import_library("neurobench.metrics.static", "neurobench")
     check_choice("metric", metric, workload.__all__)
-    values, truth = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets))
+    values, truth = torch.tensor(np.asarray(inputs)), torch.tensor(np.asarray(targets))
     if len(values) != len(truth) or len(values) == 0:
         raise InvalidInputError(f"expected one target or more, one per sample, got {len(truth)} for {len(values)}")
     size = len(values) if isinstance(model, NeuroBenchForecaster) else check_positive_int("batch_size", batch_size)
