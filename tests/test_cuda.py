@@ -118,7 +118,7 @@ def test_every_kind_of_lif_neuron_spikes_on_cuda_as_on_the_cpu(n_steps, steps, t
 def test_neurons_with_delays_spike_on_cuda_as_on_the_cpu(n_samples, has_lengths):
     layers = draw_stack(n_samples)
     inputs = torch.randn(n_samples, 7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    lengths = torch.from_numpy(np.random.default_rng(0).integers(1, 8, n_samples)) if has_lengths else None
+    lengths = torch.tensor(np.random.default_rng(0).integers(1, 8, n_samples)) if has_lengths else None
     sequences = Sequences(inputs, lengths)
     for steps in ("last", "all"):
         with paths_of_the_cpu():
@@ -134,7 +134,7 @@ def test_neurons_with_delays_spike_on_cuda_as_on_the_cpu(n_samples, has_lengths)
 def test_lateral_neurons_spike_and_are_counted_on_cuda_as_on_the_cpu(has_lengths):
     generator = torch.Generator().manual_seed(0)
     real = torch.randn(90, 12, 5, generator=generator, dtype=torch.float64)
-    lengths = torch.from_numpy(np.random.default_rng(0).integers(1, 13, 90)) if has_lengths else None
+    lengths = torch.tensor(np.random.default_rng(0).integers(1, 13, 90)) if has_lengths else None
     # Whole numbers, so that rivals have equal drives.
     for layer, inputs in ((draw_lateral(), real), (draw_lateral(weight_bits=2, bias=0.0), real.round())):
         sequences = Sequences(inputs, lengths)
@@ -159,7 +159,7 @@ def test_kinds_on_cuda_are_the_neurons_and_the_columns_of_the_cpu():
     for name, value in there.layers[0].tensors().items():
         assert value.device.type == DEVICE
         assert torch.equal(value.cpu(), here.layers[0].tensors()[name])
-    found = cs.build_dictionary(there, torch.from_numpy(inputs).to(DEVICE), readout_of(tuple(KINDS)))
+    found = cs.build_dictionary(there, torch.tensor(inputs).to(DEVICE), readout_of(tuple(KINDS)))
     assert torch.equal(found.numbers.cpu(), expected.numbers)
     # Standard deviations are rounded elsewhere, so a unit near the edge of its interval may be the next power of two.
     assert (found.unit.cpu() == expected.unit).double().mean() > 0.98
@@ -184,7 +184,7 @@ def test_a_dictionary_built_on_cuda_equals_the_one_built_on_the_cpu(readout):
     task = cs.tasks.addition(base=3, n_train=100)
     witnesses = cs.gaussian_witnesses(3, (64, 128), 2)
     here = cs.build_dictionary(witnesses, task.train.inputs, readout)
-    there = cs.build_dictionary(witnesses, torch.from_numpy(task.train.inputs).to(DEVICE), readout)
+    there = cs.build_dictionary(witnesses, torch.tensor(task.train.inputs).to(DEVICE), readout)
     assert there.patterns.device.type == DEVICE
     assert torch.equal(there.patterns.cpu(), here.patterns)
     assert there.health() == here.health()
@@ -224,7 +224,7 @@ def test_a_problem_solved_on_cuda_has_the_certified_optimum_of_the_cpu(loss, pen
     targets = task.train.targets.astype(np.float64) if loss == "squared" else task.train.targets
     solutions = []
     for place in PLACES:
-        dictionary = cs.build_dictionary(witnesses, torch.from_numpy(task.train.inputs).to(place))
+        dictionary = cs.build_dictionary(witnesses, torch.tensor(task.train.inputs).to(place))
         problem = cs.ConvexProblem(dictionary, targets, loss, penalty=penalty)
         solutions.append(cs.solve(problem.with_strength(problem.critical_strength / 30), tol=1e-7))
     assert_same_optimum(*solutions)
@@ -310,7 +310,7 @@ def test_a_path_on_cuda_has_the_certified_optima_of_the_cpu(loss):
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
 def test_a_certificate_of_cuda_holds_for_every_row_in_float64(loss):
     task = cs.tasks.first_last_xor(5, n_train=300)
-    inputs, targets = torch.from_numpy(task.train.inputs), task.train.targets
+    inputs, targets = torch.tensor(task.train.inputs), task.train.targets
     targets = targets.astype(np.float64) if loss == "squared" else targets
     witnesses = cs.gaussian_witnesses(2, (32, 64), decay=0.99)
     here, there = (
@@ -389,7 +389,7 @@ def test_dropout_hides_the_same_on_cuda_and_on_the_cpu(depth, dtype):
 def test_an_epoch_with_dropout_on_cuda_has_the_loss_of_the_cpu(readout, kind):
     sequences = make_sequences(120)
     lengths = torch.arange(120) % 4 + 1 if kind == "unequal" else None
-    data = cs.data.TrainingSet(Sequences(torch.from_numpy(sequences), lengths), {"label": classes_of(sequences, 3)})
+    data = cs.data.TrainingSet(Sequences(torch.tensor(sequences), lengths), {"label": classes_of(sequences, 3)})
     objective = cs.convex.Objective("softmax", readout)
     witnesses = cs.gaussian_witnesses(3, (20, 24), decay=0.8, bias=cs.witnesses.Normal(0.0, 0.3))
     network = initial_network(witnesses.layers, objective, data)
@@ -511,10 +511,10 @@ def test_a_network_saved_on_cuda_gives_the_same_scores_on_the_cpu(tmp_path):
     cs.save(network, tmp_path / "network.safetensors")
     loaded = cs.load(tmp_path / "network.safetensors")
     assert loaded.weight.device.type == "cpu"
-    there, here = (own(torch.from_numpy(sequences)).detach() for own in (network, loaded))
+    there, here = (own(torch.tensor(sequences)).detach() for own in (network, loaded))
     torch.testing.assert_close(there.cpu(), here, rtol=0, atol=ROUNDING)
     assert torch.equal(there.argmax(1).cpu(), here.argmax(1))
-    np.testing.assert_array_equal(model.predict(torch.from_numpy(sequences).to(DEVICE)), here.argmax(1).numpy())
+    np.testing.assert_array_equal(model.predict(torch.tensor(sequences).to(DEVICE)), here.argmax(1).numpy())
 
 
 @pytest.mark.parametrize(

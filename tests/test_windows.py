@@ -52,12 +52,12 @@ def draw_sequences(n_samples, n_steps, is_ragged, seed=0):
     inputs = draw_inputs(n_samples, n_steps, seed)
     lengths = np.random.default_rng(seed).integers(1, n_steps + 1, n_samples)
     lengths[0] = n_steps
-    return Sequences(inputs, torch.from_numpy(lengths) if is_ragged else None)
+    return Sequences(inputs, torch.tensor(lengths) if is_ragged else None)
 
 
 def naive_columns(witnesses, sequences, n_windows):
     spikes = cs.roll_out(witnesses.layers, sequences.inputs, "all").numpy()
-    return torch.from_numpy(window_means(spikes, n_windows, sequences.lengths))
+    return torch.tensor(window_means(spikes, n_windows, sequences.lengths))
 
 
 def refuse(message, call, *arguments, **options):
@@ -197,7 +197,7 @@ def test_health_counts_what_the_columns_show(n_windows, is_ragged):
     assert health.n_complementary == len(distinct & negated) // 2
     assert (health.n_complementary > 5) == (n_windows == 2 or not is_ragged)  # of 2 and 4 steps no third is a whole one
     own = torch.full((10,), 6.0).double() if lengths is None else lengths.double()
-    density = float((own / own.sum()) @ torch.from_numpy(columns).mean(1))
+    density = float((own / own.sum()) @ torch.tensor(columns).mean(1))
     assert health.density == pytest.approx(density)
 
 
@@ -272,7 +272,7 @@ def test_stepping_to_the_end_is_the_whole_sequence_to_the_bit(n_steps):
         state, scores = network.step(state, inputs[:, t])
         # Windows to come are silent.
         spikes[:, t] = cs.roll_out(network.layers, inputs, "all")[:, t]
-        features = torch.from_numpy(window_means(spikes.numpy(), 3, [n_steps] * 9))[:, network.columns]
+        features = torch.tensor(window_means(spikes.numpy(), 3, [n_steps] * 9))[:, network.columns]
         assert torch.equal(scores, features @ network.weight + network.intercept)
     assert torch.equal(scores, network(inputs))
     refuse(f"expected the {plural(n_steps, 'step')} passed to start, got one more", network.step, state, inputs[:, 0])
@@ -364,7 +364,7 @@ def test_shares_sum_the_definition():
     lengths = torch.tensor([7, 1, 2, 5])
     shares = window_shares(3, 7, lengths, torch.float64)
     found = torch.einsum("itj,itw->ijw", spikes, shares).flatten(1)
-    expected = torch.from_numpy(window_means(spikes.numpy() == 1, 3, lengths))
+    expected = torch.tensor(window_means(spikes.numpy() == 1, 3, lengths))
     torch.testing.assert_close(found, expected, rtol=ROUNDING, atol=ROUNDING)
 
 

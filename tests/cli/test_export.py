@@ -37,7 +37,7 @@ def test_a_model_is_written_as_a_graph_that_gives_its_scores():
     exported = succeed("export", "model", "--to", "nir", "-o", "out.nir")
     assert re.fullmatch(r"saved: out\.nir, exact graph of \d+ nodes, dt 0\.0001 s; .*\n", exported.stdout)
     metadata = nir.read("out.nir").metadata
-    inputs = torch.from_numpy((SEQUENCES - metadata["input_mean"]) / metadata["input_scale"])
+    inputs = torch.tensor((SEQUENCES - metadata["input_mean"]) / metadata["input_scale"])
     scores = from_nir("out.nir")(inputs).detach().numpy()[:, 0]
     np.testing.assert_allclose(scores, load("model").decision_function(SEQUENCES), rtol=0, atol=FLOAT64_SUM)
 
@@ -80,5 +80,5 @@ def test_the_network_of_a_pipeline_is_exported_with_a_note_about_the_other_steps
     assert "X is what the pipeline's other steps return: SequenceScaler" in exported.stdout
     metadata = nir.read("out.nir").metadata
     inputs = (pipeline[0].transform(SEQUENCES) - metadata["input_mean"]) / metadata["input_scale"]
-    scores = from_nir("out.nir")(torch.from_numpy(inputs)).detach().numpy()[:, 0]
+    scores = from_nir("out.nir")(torch.tensor(inputs)).detach().numpy()[:, 0]
     np.testing.assert_allclose(scores, pipeline.decision_function(SEQUENCES), rtol=0, atol=FLOAT64_SUM)

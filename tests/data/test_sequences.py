@@ -36,7 +36,7 @@ def test_sequences_are_padded_with_zeros_at_the_end(lengths, n_features, data):
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint8, bool])
 def test_numbers_of_any_type_become_float64(dtype):
     data = np.arange(12).reshape(2, 3, 2) % 2
-    for given_data in (data.astype(dtype), list(data.astype(dtype)), torch.from_numpy(data.astype(dtype))):
+    for given_data in (data.astype(dtype), list(data.astype(dtype)), torch.tensor(data.astype(dtype))):
         found = Sequences.from_raw(given_data)
         assert found.inputs.dtype == torch.float64
         assert found.lengths is None

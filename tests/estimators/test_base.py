@@ -86,10 +86,8 @@ def test_rows_of_features_are_sequences_of_one_step(kind):
 
 def test_labels_and_targets_may_be_tensors():
     rows = torch.tensor(SEQUENCES)
-    assert classifier().fit(rows, torch.from_numpy(LABELS)).score(rows, LABELS) >= EASY_SCORE
-    assert (
-        regressor(hidden=(128,)).fit(rows, torch.from_numpy(sums(SEQUENCES))).score(rows, sums(SEQUENCES)) >= EASY_SCORE
-    )
+    assert classifier().fit(rows, torch.tensor(LABELS)).score(rows, LABELS) >= EASY_SCORE
+    assert regressor(hidden=(128,)).fit(rows, torch.tensor(sums(SEQUENCES))).score(rows, sums(SEQUENCES)) >= EASY_SCORE
 
 
 def test_sequences_of_unequal_length_are_predicted_as_each_is_alone():

@@ -57,7 +57,7 @@ def test_no_window_reaches_into_another_series():
 
 def test_series_may_come_in_many_forms():
     expected = make_windows(SINES, 5, 2)
-    for series in (torch.from_numpy(SINES), [SINES], SINES[None], [SINES.tolist()]):
+    for series in (torch.tensor(SINES), [SINES], SINES[None], [SINES.tolist()]):
         for own, other in zip(make_windows(series, 5, 2), expected, strict=True):
             np.testing.assert_array_equal(own, other)
     numbers = [0.0, 1.0, 2.0, 3.0]

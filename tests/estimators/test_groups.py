@@ -114,7 +114,7 @@ def test_the_errors_of_a_default_fit_are_those_of_fits_without_each_group(kind):
     problem = proof.problem(data)
     total, who = 0.0, WHO
     for group in range(N_GROUPS):
-        kept, left = (torch.from_numpy(np.flatnonzero(which)) for which in (who != group, who == group))
+        kept, left = (torch.tensor(np.flatnonzero(which)) for which in (who != group, who == group))
         share = float(problem.row_weight[kept].sum())
         without = problem.take_rows(kept).with_strength(0.0, problem.l2_strength / share)
         fitted, own = cs.solve(without, 1e-10), problem.dictionary.take_rows(left)
@@ -134,7 +134,7 @@ def test_groups_of_one_sample_each_are_no_groups():
 def test_labels_of_groups_may_be_of_any_kind():
     named = np.array([f"person {who}" for who in WHO])
     first = SpikingClassifier(**QUICK).fit(X, Y, groups=WHO)
-    for groups in (named, named.tolist(), pandas.Series(named, index=WHO), torch.from_numpy(WHO), WHO - 0.5):
+    for groups in (named, named.tolist(), pandas.Series(named, index=WHO), torch.tensor(WHO), WHO - 0.5):
         other = SpikingClassifier(**QUICK).fit(X, Y, groups=groups)
         assert left_out(other) == left_out(first)
     assert " by group" in str(first.summary())

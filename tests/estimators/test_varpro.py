@@ -30,9 +30,9 @@ def test_the_certificate_is_that_of_the_network_that_answers(kind, y, loss, hidd
     with torch.no_grad():
         outputs = model.network_(model.as_sequences(SEQUENCES))
     if loss == "softmax":
-        value = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(y))
+        value = torch.nn.functional.cross_entropy(outputs, torch.tensor(y))
     else:
-        value = 0.5 * (outputs[:, 0] - torch.from_numpy(y)).square().mean()
+        value = 0.5 * (outputs[:, 0] - torch.tensor(y)).square().mean()
     objective = float(value.detach()) + 0.5 * proof.l2_strength * float(
         model.network_.weight.detach().double().square().sum()
     )

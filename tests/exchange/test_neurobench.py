@@ -222,9 +222,9 @@ def test_forecasts_are_ours_and_look_at_the_first_value_alone(series):
     shown = np.append(task.train[-1], task.test[:-1])[:, None, None]
     wrapped = NeuroBenchForecaster(model, task.train[:-1], window=12)
     expected = forecast(model, task.train, 40, window=12)
-    np.testing.assert_allclose(wrapped(torch.from_numpy(shown)).numpy()[:, 0], expected, rtol=1e-9)
+    np.testing.assert_allclose(wrapped(torch.tensor(shown)).numpy()[:, 0], expected, rtol=1e-9)
     shown[1:] = np.nan
-    np.testing.assert_allclose(wrapped(torch.from_numpy(shown)).numpy()[:, 0], expected, rtol=1e-9)
+    np.testing.assert_allclose(wrapped(torch.tensor(shown)).numpy()[:, 0], expected, rtol=1e-9)
 
 
 def test_the_row_of_a_forecast(series):

@@ -123,7 +123,7 @@ def test_a_quantised_elastic_net_keeps_both_strengths(l1_strength, tmp_path):
     assert (small.proof_.l1_strength, small.proof_.l2_strength) == (l1_strength, 0.01)
     weight = small.network_.weight.detach()
     problem = small.proof_.problem(small.training_set(SEQUENCES, LABELS))
-    loss = problem.loss_value(torch.from_numpy(small.decision_function(SEQUENCES))[:, None])
+    loss = problem.loss_value(torch.tensor(small.decision_function(SEQUENCES))[:, None])
     objective = float(loss + l1_strength * weight.abs().sum() + 0.005 * weight.square().sum())
     assert objective == pytest.approx(small.certificate_.primal, rel=CERTIFIED_AGAIN)
     save(small, tmp_path / "small")

@@ -192,7 +192,7 @@ def test_witnesses_with_equal_spikes_enter_an_elastic_net_once(loss, targets, pe
 def test_spikes_of_the_working_set_are_not_priced_and_all_others_are(penalty):
     rng = np.random.default_rng(0)
     block = cs.build_dictionary(rng.random((40, 64)) < 0.5)
-    dual = torch.from_numpy(rng.normal(size=(40, 3)))
+    dual = torch.tensor(rng.normal(size=(40, 3)))
     kind = cs.convex.PENALTIES.find(penalty)()
     prices = kind.atom_norms(block.rmatvec(dual))
     order = torch.argsort(prices, descending=True)
@@ -328,7 +328,7 @@ def test_prices_do_not_depend_on_the_number_of_threads(penalty):
     problem = found.solution.problem
     rng = np.random.default_rng(0)
     block = cs.build_dictionary(rng.random((20_000, 64)) < 0.3)
-    price = pools._Pricing(torch.from_numpy(rng.normal(size=(20_000, 2))), problem.penalty, 80.0)
+    price = pools._Pricing(torch.tensor(rng.normal(size=(20_000, 2))), problem.penalty, 80.0)
     n_threads = torch.get_num_threads()
     priced = []
     try:

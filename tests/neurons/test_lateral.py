@@ -51,7 +51,7 @@ def step_by_step(layer, inputs):
 def test_spikes_are_those_of_the_definition_in_every_way_of_rolling_out(seed, lengths, chunk_bytes, is_whole):
     layer, inputs = (draw_whole if is_whole else draw)(seed), draw_inputs(len(lengths), 7, 2, seed)
     inputs = inputs.round() if is_whole else inputs
-    expected = torch.from_numpy(naive.lateral_spikes(layer, inputs))
+    expected = torch.tensor(naive.lateral_spikes(layer, inputs))
     assert torch.equal(roll_out([layer], inputs, "all", chunk_bytes=chunk_bytes), expected)
     assert torch.equal(roll_out([layer], inputs, "last", chunk_bytes=chunk_bytes), expected[:, -1])
     assert torch.equal(step_by_step(layer, inputs), expected)
@@ -68,7 +68,7 @@ def test_spikes_are_those_of_the_definition_in_every_way_of_rolling_out(seed, le
 def test_spikes_on_the_paths_of_a_gpu_are_those_of_the_definition():
     for layer in (draw(), draw_whole()):
         with paths_of_the_cpu():
-            expected = torch.from_numpy(naive.lateral_spikes(layer, INPUTS))
+            expected = torch.tensor(naive.lateral_spikes(layer, INPUTS))
         for steps in ("last", "all"):
             assert torch.equal(roll_out([layer], INPUTS, steps), expected if steps == "all" else expected[:, -1])
 
@@ -77,7 +77,7 @@ def test_spikes_on_the_paths_of_a_gpu_are_those_of_the_definition():
 @settings(max_examples=20)
 def test_of_equal_drives_the_first_wins_and_of_a_group_one_neuron_fires_at_any_step(seed):
     layer = draw_whole(seed, width=12, n_subnetworks=1)
-    drives = torch.from_numpy(
+    drives = torch.tensor(
         np.stack([naive.tap_drive(layer, 0, naive.lateral_views(INPUTS.round(), VIEWS), t) for t in range(7)], axis=1)
     )
     spikes, n_tied = roll_out([layer], INPUTS.round(), "all"), 0
@@ -104,7 +104,7 @@ def test_distance_neurons_fire_exactly_inside_their_ball(seed, n_steps):
     distance = ((windows - window) ** 2).sum(2)
     radius = np.quantile(distance, 0.3, method="nearest")
     layer = LateralLayer(
-        torch.from_numpy(np.r_[2 * window, -np.ones(n_steps)])[None, :, None],
+        torch.tensor(np.r_[2 * window, -np.ones(n_steps)])[None, :, None],
         bias=radius - (window**2).sum(),
         source=torch.arange(2).repeat_interleave(n_steps)[None, :, None],
         delay=torch.arange(n_steps).repeat(2)[None, :, None],
@@ -145,7 +145,7 @@ def test_the_largest_level_bounds_every_value_that_is_read(view):
 def test_neurons_that_are_taken_spike_as_before_with_their_rivals_unread(seed, is_whole):
     layer = (draw_whole if is_whole else draw)(seed, width=15, n_subnetworks=1)
     witnesses, inputs = WitnessSet((layer,), Provenance("pretrained")), INPUTS.round() if is_whole else INPUTS
-    chosen = torch.from_numpy(np.sort(np.random.default_rng(seed).permutation(15)[:4]))
+    chosen = torch.tensor(np.sort(np.random.default_rng(seed).permutation(15)[:4]))
     part = witnesses.take_neurons(chosen).layers[0]
     is_read = part.statistics[0] != 0
     assert int(is_read.sum()) == 4

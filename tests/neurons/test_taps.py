@@ -286,7 +286,7 @@ def test_reading_taps_is_a_product_with_lifted_inputs(seed, is_shared):
         {"delay": layer.delay + 50 * (layer.weight == 0)}
     )  # a tap without a weight reads nothing
     shape = (7, 4, 3) if is_shared else (2, 7, 4, 3)
-    block = torch.from_numpy(np.random.default_rng(seed).normal(size=shape)).requires_grad_()
+    block = torch.tensor(np.random.default_rng(seed).normal(size=shape)).requires_grad_()
     weight = torch.randn(layer.weight.shape, dtype=torch.float64).requires_grad_()
     gathered = (read_taps(layer, block) * weight[:, None, None]).sum(-2)
     lifted = lift(block, layer.max_delay).flatten(-3, -2) @ lifted_weight(layer, weight)
@@ -349,8 +349,8 @@ def test_the_last_spikes_of_neurons_without_memory_are_the_last_of_all(seed, n_s
         assert layers[-1].is_memoryless
         spikes = roll_out(layers, inputs, "all")
         assert torch.equal(roll_out(layers, inputs, "last", chunk_bytes=64), spikes[:, -1])
-        unequal = roll_out(layers, Sequences(torch.from_numpy(inputs), lengths), "last")
-        assert torch.equal(unequal, spikes[torch.arange(9), torch.from_numpy(lengths) - 1])
+        unequal = roll_out(layers, Sequences(torch.tensor(inputs), lengths), "last")
+        assert torch.equal(unequal, spikes[torch.arange(9), torch.tensor(lengths) - 1])
 
 
 def test_neurons_with_a_leak_or_a_reset_have_a_memory():

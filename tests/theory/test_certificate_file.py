@@ -84,7 +84,7 @@ def test_a_whole_dual_point_of_the_logistic_loss_is_in_its_domain(seed, n_rows, 
         for side in (slice(0, None, 2), slice(1, None, 2)):
             shares[side] *= 0.5 / shares[side].sum(0)
         shares *= 1 + (1 - 2 * (seed % 2)) * 1e-12 * (signs > 0)  # up to rounding, in either direction
-    dual, unit = whole_dual(problem, torch.from_numpy(shares * signs / n_rows))
+    dual, unit = whole_dual(problem, torch.tensor(shares * signs / n_rows))
     for column, sign in zip(dual.T, signs.T, strict=True):
         exact = [Fraction(int(x)) * Fraction(unit) * n_rows * int(y) for x, y in zip(column, sign, strict=True)]
         assert all(0 <= x <= 1 for x in exact)

@@ -105,7 +105,7 @@ def test_witnesses_rolled_out_on_the_inputs_have_the_enumerated_spikes(family, s
 @given(TAPPED, SEEDS, KINDS)
 def test_every_neuron_with_these_taps_has_an_enumerated_trajectory(family, seed, kind):
     rng, inputs = np.random.default_rng(seed), draw(seed)
-    drawn = torch.from_numpy(draw_parameters(rng, family, 300, len(family.taps), kind))
+    drawn = torch.tensor(draw_parameters(rng, family, 300, len(family.taps), kind))
     layer = family.taps.attach(
         LIFLayer(
             drawn[:, : len(family.taps)].T[None].contiguous(),
@@ -255,7 +255,7 @@ def test_xor_of_the_first_and_the_last_step_needs_delays_where_nothing_else_reme
     problem = ConvexProblem(complete_dictionary(inputs, delayed), targets, "squared", 0.01)
     solution = solve(problem, 1e-9)
     network = reconstruct(solution)
-    assert np.array_equal(np.sign(network(torch.from_numpy(inputs)).detach().numpy()[:, 0]), targets)
+    assert np.array_equal(np.sign(network(torch.tensor(inputs)).detach().numpy()[:, 0]), targets)
     assert solution.certificate.scope == "complete"
     assert verify_strong_duality(problem, inputs, width=2).largest_difference <= 1e-9
 

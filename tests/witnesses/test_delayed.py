@@ -18,7 +18,7 @@ from cvxsnn.witnesses.tap_sampling import Calibration
 N_STEPS, N_FEATURES = 12, 6
 INPUTS = np.random.default_rng(0).normal(size=(40, N_STEPS, N_FEATURES))
 LENGTHS = np.random.default_rng(1).integers(3, N_STEPS + 1, size=40)
-UNEQUAL = Sequences(torch.from_numpy(INPUTS), LENGTHS)
+UNEQUAL = Sequences(torch.tensor(INPUTS), LENGTHS)
 GEOMETRIES = ["scattered", "box", "dilated"]
 WEIGHTS = ["gaussian", "centred", "two-valued", "differences"]
 
@@ -340,7 +340,7 @@ def test_the_seed_decides_and_nothing_else(geometry, weights):
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1 + n_threads)
     try:
-        assert are_equal(first, draw(torch.from_numpy(INPUTS), **family))
+        assert are_equal(first, draw(torch.tensor(INPUTS), **family))
     finally:
         torch.set_num_threads(n_threads)
     other = draw(seed=1, **family)
@@ -403,7 +403,7 @@ def test_calibration_sequences_are_a_seeded_subset_in_their_order():
 
 
 def test_only_calibration_sequences_are_looked_at():
-    chosen = Calibration.of(Sequences(torch.from_numpy(INPUTS)), 10, 0).sequences.inputs.numpy()
+    chosen = Calibration.of(Sequences(torch.tensor(INPUTS)), 10, 0).sequences.inputs.numpy()
     others = INPUTS.copy()
     others[[not any(np.array_equal(exact(own), one) for one in chosen) for own in INPUTS]] = 99.0
     assert are_equal(draw(n_calibration=10), draw(others, n_calibration=10))

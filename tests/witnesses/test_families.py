@@ -30,7 +30,7 @@ from cvxsnn.witnesses.settings import Check
 from cvxsnn.witnesses.tap_sampling import N_CALIBRATION, Calibration
 
 INPUTS = np.random.default_rng(0).normal(size=(30, 10, 3))
-UNEQUAL = Sequences(torch.from_numpy(INPUTS), np.random.default_rng(1).integers(2, 11, size=30))
+UNEQUAL = Sequences(torch.tensor(INPUTS), np.random.default_rng(1).integers(2, 11, size=30))
 DELAYED = {
     "plain": {"hidden": (9,), "geometry": "scattered"},
     "deep": {
@@ -194,7 +194,7 @@ class Signed(Family):
         shape = (self.n_subnetworks, n_features, self.hidden[0])
         signs = child_generator(seed, "signed", 1, "weight").integers(0, 2, shape) * 2.0 - 1
         is_read = child_generator(seed, "signed", 1, "fan_in").random(shape).argsort(1).argsort(1) < self.fan_in
-        layer = NEURON_MODELS.find(self.neuron).layer(torch.from_numpy(signs * is_read).to(self.device, self.dtype))
+        layer = NEURON_MODELS.find(self.neuron).layer(torch.tensor(signs * is_read).to(self.device, self.dtype))
         return WitnessSet(
             (layer,), Provenance("sampled", {**self.describe(), "seed": seed, "n_features": n_features})
         ).as_drawn()

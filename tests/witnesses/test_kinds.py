@@ -17,7 +17,7 @@ from cvxsnn.witnesses.kinds import KINDS, readout_of
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(40, 24, 3))
 LENGTHS = RNG.integers(1, 25, 40)
-UNEQUAL = Sequences(torch.from_numpy(INPUTS), LENGTHS)
+UNEQUAL = Sequences(torch.tensor(INPUTS), LENGTHS)
 ALL = tuple(KINDS)
 
 
@@ -107,7 +107,7 @@ def test_distance_neurons_fire_near_a_window_of_the_training_data():
 
 
 def lengths_of(*lengths):
-    return Sequences(torch.from_numpy(RNG.normal(size=(len(lengths), max(lengths), 2))), np.array(lengths))
+    return Sequences(torch.tensor(RNG.normal(size=(len(lengths), max(lengths), 2))), np.array(lengths))
 
 
 @pytest.mark.parametrize(

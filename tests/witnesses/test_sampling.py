@@ -253,7 +253,7 @@ LAYERED = {
     "balance": [0.0, 0.5, Uniform(0, 1)],
     "fan_in": [2, None, 4],
 }
-BITS = torch.from_numpy(np.random.default_rng(0).integers(0, 2, (60, 5, 3))).float()
+BITS = torch.tensor(np.random.default_rng(0).integers(0, 2, (60, 5, 3))).float()
 
 
 def draw_three_layers(**changes):

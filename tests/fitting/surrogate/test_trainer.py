@@ -251,10 +251,10 @@ def test_real_targets_are_learnt_whatever_their_scale(scale):
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(60, 4, 3))
     targets = scale * (inputs[:, -1, 0] + inputs[:, -1, 1] + 5)
-    data, objective = TrainingSet(torch.from_numpy(inputs), {"label": targets}), Objective("squared")
+    data, objective = TrainingSet(torch.tensor(inputs), {"label": targets}), Objective("squared")
 
     def score(network):
-        return -float((network(inputs)[:, 0].detach() - torch.from_numpy(targets)).square().mean())
+        return -float((network(inputs)[:, 0].detach() - torch.tensor(targets)).square().mean())
 
     run = train(
         SurrogateSettings(epochs=60, batch_size=20), draw_network(data, objective, (40,)), data, objective, score
@@ -282,7 +282,7 @@ def test_the_loss_of_padded_sequences_is_that_of_each_alone():
         data = TrainingSet(Sequences(DATA.inputs, lengths), DATA.targets)
         network = draw_network(data, objective, dtype=torch.float64)
         scores = network(Sequences(DATA.inputs, lengths))[:, 0].detach()
-        signs = 2.0 * torch.from_numpy(XOR.train.targets) - 1
+        signs = 2.0 * torch.tensor(XOR.train.targets) - 1
         run = train(replace(QUICK, epochs=1, batch_size=40), network, data, objective)
         expected = float(torch.nn.functional.softplus(-signs * scores).mean())
         assert run.history[1].loss == pytest.approx(expected, rel=ROUNDING)
@@ -294,8 +294,8 @@ def test_sequences_of_no_weight_are_as_good_as_absent():
     targets = rng.normal(size=40)
     targets[~weight] = 1e6
     objective, settings = Objective("squared"), replace(QUICK, epochs=3, batch_size=40)
-    whole = TrainingSet(DATA.inputs, {"label": targets}, torch.from_numpy(weight.astype(float)))
-    part = whole.take(torch.from_numpy(np.flatnonzero(weight)))
+    whole = TrainingSet(DATA.inputs, {"label": targets}, torch.tensor(weight.astype(float)))
+    part = whole.take(torch.tensor(np.flatnonzero(weight)))
     network = draw_network(part, objective, dtype=torch.float64)
     runs = [train(settings, network, data, objective, score=lambda network: 0.0) for data in (whole, part)]
     for one, other in zip(*(run.history[1:] for run in runs), strict=True):
@@ -322,7 +322,7 @@ def test_sample_weights_shift_what_is_learnt():
 
 def test_the_reported_loss_is_the_objective_that_the_convex_program_has():
     task = cs.tasks.addition(3, 3, n_train=30, n_val=2, n_test=2, n_test_ood=2)
-    data = TrainingSet(torch.from_numpy(task.train.inputs), task.train.heads, torch.arange(30.0))
+    data = TrainingSet(torch.tensor(task.train.inputs), task.train.heads, torch.arange(30.0))
     objective = Objective({"sum": "softmax", "carry": "logistic"}, "all", {"carry": 2.5}, "ramped")
     network = draw_network(data, objective, dtype=torch.float64)
     dictionary = cs.build_dictionary(
