@@ -60,7 +60,7 @@ def compare(case: Case, seed: int) -> BitsComparison:
     """Train once, round to every number of bits, test."""
     task = case.task(seed)
     surrogate = cs.fitting.SurrogateSettings(epochs=50, seed=seed)
-    program = cs.fitting.Program(case.objective, n_strengths=10)
+    program = cs.fitting.Program(case.objective, "l1", n_strengths=10)
     settings = cs.fitting.Settings(program, case.family, surrogate=surrogate, seed=seed)
     trained = cs.fitting.train_task(case.method, task, settings)
     return compare_bits(trained, cs.data.TrainingSet.of(task.train), TaskScore(task, task.test), BITS)

@@ -61,7 +61,7 @@ def compare(case: Case) -> dict[str, tuple[float, int, int, float]]:
         seconds = time.perf_counter() - begin
         results[name] = (accuracy(network, task, task.test), columns, len(solution.support), seconds)
 
-    program = Program(objective, n_strengths=10, smallest_ratio=0.001)
+    program = Program(objective, "l1", n_strengths=10, smallest_ratio=0.001)
     sizes = {"hidden": (N_WITNESSES // 4, N_WITNESSES), "n_subnetworks": 1}
     begin = time.perf_counter()
     sampled = cs.gaussian_witnesses(data.inputs.shape[2], **case.family, **sizes)  # type: ignore[arg-type]

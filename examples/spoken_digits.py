@@ -34,7 +34,7 @@ EPOCHS = 20
 def make_settings(loss: str, n_neurons: int, seed: int) -> cs.fitting.Settings:
     """Return settings for one layer of neurons with a range of decays, read by their mean spike counts."""
     return cs.fitting.Settings(
-        cs.fitting.Program(cs.convex.Objective(loss, readout="mean"), intercept=True),
+        cs.fitting.Program(cs.convex.Objective(loss, readout="mean"), "l1", intercept=True),
         {"hidden": (n_neurons,), "decay": cs.witnesses.Uniform(0.5, 1.0), "bias": cs.witnesses.Normal(0.0, 0.5)},
         surrogate=[
             cs.fitting.SurrogateSettings(epochs=EPOCHS, learning_rate=rate, seed=seed) for rate in LEARNING_RATES
@@ -66,7 +66,7 @@ def train_again(trained: cs.fitting.Trained, data: cs.data.TrainingSet) -> cs.fi
             chosen = replace(chosen, surrogate=stage.run.settings)
         if stage.solution is not None:
             strength = stage.solution.problem.l1_strength
-            chosen = replace(chosen, convex=replace(chosen.convex, l1_strength=strength))
+            chosen = replace(chosen, program=replace(chosen.program, l1_strength=strength))
     n_scored = count()
     return cs.train(trained.method, cs.fitting.Split(data, lambda network: next(n_scored)), chosen)
 

@@ -24,11 +24,13 @@ from cvxsnn.fitting import (
     Trained,
     Tuning,
     convex_stage,
+    readout_stage,
     ridge_stage,
     sample,
     train,
     train_task,
 )
+from cvxsnn.fitting.methods import trained_witnesses
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.witnesses import regenerate
 
@@ -102,8 +104,9 @@ def test_every_method_trains_every_task(name, method):
     assert trained.history[-1].score == accuracy(trained.network, task, later)
     assert trained.history[0].score == accuracy(trained.history[0].network, task, task.val)
     assert trained.seconds == sum(stage.seconds for stage in trained.history) > 0
-    for stage in trained.history:
-        assert (stage.solution is None) == (stage.name != "convex")
+    for number, stage in enumerate(trained.history):
+        assert stage.solution is None or stage.name == "convex"
+        assert stage.solution is not None or stage.name != "convex" or number > 0
         assert (stage.run is None) == (stage.name not in ("gradient", "projection"))
 
 
@@ -124,12 +127,14 @@ def test_a_certificate_is_given_only_where_the_last_stage_is_convex(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_the_second_stage_sees_the_finetuning_split(monkeypatch, method):
     gradient, convex = Spy(monkeypatch, "gradient_stage"), Spy(monkeypatch, "convex_stage")
-    ridge = Spy(monkeypatch, "ridge_stage")
+    ridge, readout = Spy(monkeypatch, "ridge_stage"), Spy(monkeypatch, "readout_stage")
     train_task(method, XOR, SEQUENCE)
     seen = {"gradient": [], "convex": [], "ridge": []}
     seen["gradient"] = [arguments[0].split.data for arguments, _ in gradient.calls]
     seen["projection"] = seen["gradient"]
-    seen["convex"] = [arguments[1].data for arguments, _ in convex.calls]
+    of_readout = [arguments[1].data for arguments, _ in readout.calls]
+    seen["convex"] = of_readout or [arguments[1].data for arguments, _ in convex.calls]
+    assert all(arguments[1].data is data for data in of_readout for arguments, _ in convex.calls)
     seen["ridge"] = [arguments[1].data for arguments, _ in ridge.calls]
     for number, stage in enumerate(METHODS[method].stages):
         data = seen[stage].pop(0)
@@ -564,3 +569,109 @@ def test_a_ridge_stage_keeps_the_heads_of_the_objective():
 
 
 WITNESSES_OF_ADDITION = sample(FAMILY, TrainingSet.of(ADDITION.train), 0)
+
+
+def regression(seed):
+    """Real targets, with minus the squared error of other samples as the score."""
+    rng = np.random.default_rng(seed)
+    inputs, held_out = rng.normal(size=(30, 6, 2)), rng.normal(size=(40, 6, 2))
+    target = torch.from_numpy(held_out.sum((1, 2)))
+
+    def score(network):
+        return -float((network(held_out)[:, 0].detach() - target).square().mean())
+
+    return Split(TrainingSet(inputs, {"label": inputs.sum((1, 2))}), score)
+
+
+def split_of(name, seed):
+    if name == "regression":
+        return regression(seed), Objective("squared", "mean")
+    task, settings = CASES[name]
+    return Split(TrainingSet.of(task.train), TaskScore(task, task.val)), settings.objective.for_classes(task.n_classes)
+
+
+@pytest.mark.parametrize("method", ["sg-cvx", "varpro"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("name", [*CASES, "regression"])
+def test_a_read_out_that_is_solved_for_never_validates_worse_than_the_trained_one(name, seed, method):
+    split, objective = split_of(name, seed)
+    surrogate = SurrogateSettings(epochs=30, batch_size=8)
+    program = Program(objective, intercept=seed > 0)
+    trained = train(method, split, Settings(program, {"hidden": (12,)}, surrogate=surrogate, seed=seed))
+    first, last = trained.history
+    assert last.score == split.score(trained.network) >= first.score == split.score(first.network)
+    assert (trained.solution is None) == (trained.network is first.network)
+    assert trained.solution is None or trained.certificate.relative_gap <= program.tol
+
+
+TRAINED = train("sg", SPLIT, Settings(LOGISTIC, {"hidden": (12,)}, surrogate=QUICK)).network
+
+
+@torch.no_grad()
+def outputs(network):
+    """Return outputs without the intercept."""
+    return network(XOR.train.inputs) - network.intercept
+
+
+def distance(network):
+    """Return how far outputs are from those of the trained weights, relative to these."""
+    trained = outputs(TRAINED)
+    return float((outputs(network) - trained).norm() / trained.norm())
+
+
+WISHES = {
+    "the trained read-out": (lambda network: -distance(network), "trained"),
+    "equal scores": (lambda network: 1.0, "around"),
+    "close to the trained read-out": (lambda network: -abs(distance(network) - 0.1), "around"),
+    "small outputs": (lambda network: -float(outputs(network).norm()), "zero"),
+}
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_the_read_out_with_the_best_score_is_taken_and_of_equals_an_optimum(wish):
+    score, expected = WISHES[wish]
+    network, solution = readout_stage(TRAINED, Split(SPLIT.data, score), Program(LOGISTIC))
+    if solution is None:
+        assert (network, expected) == (TRAINED, "trained")
+        return
+    assert expected == ("zero" if solution.problem.centre is None else "around")
+    assert solution.certificate.relative_gap <= TOL
+    assert solution.problem.l1_strength == 0 < solution.problem.l2_strength
+    torch.testing.assert_close(network(XOR.train.inputs).detach(), solution.scores(), rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize(
+    ("options", "budget"),
+    [
+        ({"penalty": "l1"}, None),
+        ({"penalty": "group", "l1_strength": [0.1, 0.01]}, None),
+        ({"l1_strength": 0.01}, None),
+        ({**NET, "l2_strength": [0.1, 0.2]}, None),
+        ({**NET, "l1_strength": 0.0, "l2_strength": 0.3}, None),
+        ({}, Budget(sparsity=3)),
+    ],
+)
+def test_what_is_given_is_solved_for_even_if_the_trained_read_out_validates_better(options, budget):
+    split, program = Split(SPLIT.data, lambda network: -distance(network)), Program(LOGISTIC, **options)
+    network, solution = readout_stage(TRAINED, split, program, budget)
+    problem = solution.problem
+    assert (problem.centre, problem.heads[0].loss.name) == (None, "logistic")
+    if "penalty" in options:
+        assert problem.penalty.name == options["penalty"]
+    for name, strength in (("l1_strength", problem.l1_strength), ("l2_strength", problem.l2_strength)):
+        assert strength in np.atleast_1d(options.get(name, strength))
+    assert network.n_active <= (12 if budget is None else budget.sparsity)
+
+
+def test_without_time_one_program_is_solved_over_trained_neurons(monkeypatch):
+    spy = Spy(monkeypatch, "convex_stage")
+    readout_stage(TRAINED, SPLIT, Program(LOGISTIC), Budget(max_seconds=0))
+    assert len(spy.calls) == 1
+
+
+def test_neurons_of_several_averaged_networks_keep_their_weights_at_a_strong_quadratic():
+    settings = replace(SEQUENCE, family={"hidden": (6,)}, n_networks=2)
+    network = train("sg", SPLIT, settings).network
+    around, _ = settings.program.around(network)
+    solution = convex_stage(trained_witnesses(network), SPLIT, replace(around, l2_strength=1e8))
+    torch.testing.assert_close(solution.scores() - solution.intercept, outputs(network), rtol=0, atol=1e-5)

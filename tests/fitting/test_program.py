@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from tolerances import ROUNDING
 
 import cvxsnn as cs
@@ -65,6 +66,45 @@ def test_at_the_largest_norm_of_the_grid_all_coefficients_vanish():
     problem, norms = program.problem(DICTIONARY, DATA), program.norms()
     assert not bool(cs.solve(program.at(problem, (norms[0], 0.0))).coef.any())
     assert bool(cs.solve(program.at(problem, (norms[1], 0.0))).coef.any())
+
+
+NETWORK = cs.SpikingNetwork(
+    DICTIONARY.witnesses.layers,
+    torch.from_numpy(np.random.default_rng(0).normal(size=(20, 1))),
+    [cs.network.OutputHead("label", "logistic", 0, 1)],
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "penalty", "norms", "is_open"),
+    [
+        ({}, "elastic-net", [0.0], True),
+        ({"l2_strength": "auto", "n_strengths": 3}, "elastic-net", [0.0], True),
+        (NET, "elastic-net", 13, True),
+        ({"penalty": "group-elastic-net", "l1_strength": [0.1, 0.0]}, "group-elastic-net", [0.1, 0.0], True),
+        ({"penalty": "l1"}, "l1", 12, False),
+        ({"l1_strength": 0.1}, "auto", [0.1], False),
+        ({**NET, "l1_strength": 0.1}, "elastic-net", [0.1], False),
+        ({**NET, "l2_strength": 0.1}, "elastic-net", 13, False),
+        ({**NET, "l1_strength": 0.0, "l2_strength": [0.2, 0.1]}, "elastic-net", [0.0], False),
+    ],
+)
+def test_what_is_given_is_kept_over_trained_neurons(options, penalty, norms, is_open):
+    *around, own = Program(LOGISTIC, intercept=True, **options).around(NETWORK)
+    assert (own.penalty, own.centre, own.intercept, own.objective) == (penalty, None, True, LOGISTIC)
+    assert len(own.norms()) == norms if isinstance(norms, int) else own.norms() == norms
+    assert len(around) == is_open
+    for program in around:
+        assert (program.norms(), program.centre, program.l2_strength) == ([0.0], NETWORK, "auto")
+        assert (program.penalty, program.intercept) == (penalty, True)
+
+
+def test_a_strong_quadratic_around_a_network_is_the_network():
+    assert DICTIONARY.n_atoms < DICTIONARY.n_columns  # weights of equal columns add up
+    around, own = Program(LOGISTIC).around(NETWORK)
+    for program, scores in ((around, NETWORK(XOR.train.inputs).detach()), (own, torch.zeros(24, 1))):
+        solution = cs.solve(program.at(program.problem(DICTIONARY, DATA), (0.0, 1e8)))
+        torch.testing.assert_close(solution.scores(), scores.double(), rtol=0, atol=1e-5)
 
 
 def test_columns_that_do_not_vary_have_a_unit_of_one():

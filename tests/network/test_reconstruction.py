@@ -358,10 +358,28 @@ def test_proof_of_a_solution_over_a_part_of_the_atoms_is_refused():
         Proof.of(solution, Objective("squared"))
 
 
-def test_proof_of_a_solution_with_a_centre_is_refused():
-    inputs = np.random.default_rng(0).normal(size=(20, 4, 2))
-    dictionary = build_dictionary(gaussian_witnesses(2, (8,), seed=0), inputs)
-    terms = {"l2_strength": 0.1, "penalty": "elastic-net", "centre": np.ones((dictionary.n_atoms, 1))}
-    problem = ConvexProblem(dictionary, inputs.sum((1, 2)), "squared", 0.0, **terms)
-    with pytest.raises(InvalidInputError, match="draws to zero, got one with a centre"):
-        Proof.of(solve(problem), Objective("squared"))
+@pytest.mark.parametrize("ratio", [0.1, 0.0])
+@pytest.mark.parametrize("readout", ["last", "windows-2", "mean+burst"])
+def test_the_centre_of_a_quadratic_is_part_of_the_proof(readout, ratio):
+    data, objective = draw_data("softmax", readout), Objective("softmax", readout)
+    witnesses = gaussian_witnesses(3, (40,), bias=cs.witnesses.Normal(-4.0, 4.0))
+    dictionary = build_dictionary(witnesses, data.sequences, readout)
+    assert dictionary.n_atoms < dictionary.n_columns  # silent neurons are equal
+    weight = np.random.default_rng(0).normal(size=(dictionary.n_columns, 3))
+    centre = dictionary.coefficients(torch.arange(dictionary.n_columns), torch.from_numpy(weight))
+    problem = ConvexProblem.of(objective, dictionary, data, l2_strength=0.1, penalty="elastic-net", centre=centre)
+    solution = solve(problem.with_strength(ratio * problem.critical_strength, 0.1))
+    proof = Proof.of(solution, objective).to("cpu")
+    torch.testing.assert_close(proof.problem(data).centre, problem.centre, rtol=ROUNDING, atol=0)
+    assert_same_certificate(proof.certify(data), solution.certificate)
+    to_zero = replace(proof, centre=None).certify(data)
+    assert to_zero.primal > solution.certificate.primal * (1 + UNMISTAKABLE)
+
+
+def test_targets_of_other_sizes_are_refused_for_a_proof_with_a_centre():
+    data, objective = draw_data("softmax"), Objective("softmax")
+    dictionary = build_dictionary(gaussian_witnesses(3, (8,)), data.sequences)
+    terms = {"l2_strength": 0.1, "penalty": "elastic-net", "centre": np.ones((dictionary.n_atoms, 3))}
+    proof = Proof.of(solve(ConvexProblem.of(objective, dictionary, data, **terms)), objective)
+    with pytest.raises(InvalidInputError, match="targets for 3 outputs, as in training, got 2 outputs"):
+        proof.certify(replace(data, targets={"label": data.targets["label"] % 2}))

@@ -220,6 +220,27 @@ class Dictionary(ABC):
         """What the entries of each atom are multiples of: a network reads it with its coefficient times the unit."""
         return torch.ones(self.n_atoms, dtype=torch.float64, device=self.device)
 
+    def coefficients(self, columns: Tensor, weight: Tensor) -> Tensor:
+        """Return the coefficients of atoms whose columns a network reads; weights of equal columns add up.
+
+        Parameters
+        ----------
+        columns : Tensor of shape (n_read,), dtype int64
+            The columns that are read.
+        weight : Tensor of shape (n_read, n_outputs)
+            Their output weights: coefficients times units.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_outputs), dtype float64
+            The coefficients.
+        """
+        atoms = self.atom_of_column[columns.to(self.device)]
+        coef = torch.zeros(self.n_atoms, weight.shape[1], dtype=torch.float64, device=self.device)
+        coef = coef.index_add_(0, atoms, weight.detach().to(coef))
+        # Columns without a unit are zero, whatever their weights.
+        return torch.where(self.units[:, None] > 0, coef / self.units[:, None], 0.0)
+
     @property
     def device(self) -> torch.device:
         """Device on which products are computed."""

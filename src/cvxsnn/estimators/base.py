@@ -278,9 +278,15 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """
         check_is_fitted(self)
         if self._proof is None:
+            proving = [name for name, kind in METHODS.items() if kind.stages[-1] == "convex"]
             raise InvalidInputError(
-                f"expected a model whose read-out is the optimum of a convex program, got method={self.method!r}: only "
-                f"{', '.join(name for name, kind in METHODS.items() if kind.stages[-1] == 'convex')} prove anything"
+                "expected a model whose read-out is the optimum of a convex program, got "
+                + (
+                    f"method={self.method!r}: only {', '.join(proving)} prove anything"
+                    if self.method not in proving
+                    else "one that kept its trained read-out, which validated better than every optimum: pass "
+                    "penalty='l1' or a strength to have an optimum in any case"
+                )
             )
         self._proof.check_network(self.network_)
         return self._proof

@@ -135,8 +135,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         regressor has "squared".
     penalty : "auto", "l1", "group", "elastic-net" or "group-elastic-net"
         The penalty of the read-out: a norm of every weight, or of the weights of a neuron together. The elastic nets
-        add half the sum of squares. "auto" is ridge, an elastic net without a norm, for mixed witnesses and for
-        "varpro" unless ``l1_strength`` is given, and "l1" otherwise.
+        add half the sum of squares. "auto" is ridge, an elastic net without a norm, for mixed witnesses and over
+        trained neurons ("sg-cvx" and "varpro") unless ``l1_strength`` is given, and "l1" otherwise.
     l1_strength : float or "auto"
         Strength of the norm. "auto" chooses it on samples left out. For the elastic nets it may be zero, which is
         ridge, and "auto" includes that.
@@ -181,6 +181,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         The trained network.
     certificate_ : Certificate or None
         The certificate of the read-out; None if it was not found by convex optimisation: nothing is proven then.
+        "sg-cvx" and "varpro" keep the trained read-out if it validates better than every optimum.
     history_ : History
         One summary per stage of training; prints as a table. See also :meth:`summary`.
     input_scale_ : tuple of two arrays of shape (n_features,)
@@ -265,11 +266,11 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             return Program.ridge(objective, intercept=self.intercept, tol=self.tol)
         penalty = self.penalty
         strengths: Any = (self.l1_strength, self.l2_strength)
-        if penalty == "auto" and self.l1_strength == "auto" and METHODS[self.method].stages[0] == "projection":
-            # Few trained neurons are all of use: a norm would only drop some.
-            penalty, strengths = "elastic-net", (0.0, self.l2_strength)
-        elif penalty == "auto":
-            penalty = "elastic-net" if self._is_mixed and self.l1_strength == "auto" else "l1"
+        if penalty == "auto" and self.l1_strength == "auto":
+            if METHODS[self.method].stages[0] in ("gradient", "projection"):
+                penalty, strengths = "elastic-net", (0.0, self.l2_strength)  # what "auto" is after training
+            elif self._is_mixed:
+                penalty = "elastic-net"
         return Program(objective, penalty, *strengths, intercept=self.intercept, tol=self.tol)
 
     def _budget(self) -> Budget:

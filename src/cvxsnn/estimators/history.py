@@ -80,7 +80,7 @@ class StageSummary:
     readout : str, optional
         The read-out that a search has found.
     certificate : Certificate, optional
-        The certificate of a convex stage, on the data that were not held out.
+        The certificate of a convex stage, on the data that were not held out; None if it kept the trained read-out.
     l1_strength : float, optional
         The strength of the penalty's norm that a convex stage has chosen.
     l2_strength : float, optional
@@ -94,7 +94,7 @@ class StageSummary:
     trials : tuple of TrialSummary
         The families and read-outs that were tried, in order.
     reason : str
-        Why these neurons were chosen.
+        Why these neurons, or this read-out of trained neurons, were chosen.
     """
 
     name: str
@@ -160,6 +160,10 @@ def summarise_stage(stage: Stage) -> StageSummary:
         return summarise_search(stage.tuned, stage.seconds)
     assert stage.network is not None
     numbers: dict[str, Any] = {} if stage.solution is None else _of_solution(stage.solution)
+    if stage.name == "convex" and stage.solution is None:
+        numbers["reason"] = "the read-out as it was trained, which validated better than every optimum"
+    elif stage.solution is not None and stage.solution.problem.centre is not None:
+        numbers["reason"] = "the optimum with a penalty on the distance from the trained read-out"
     if stage.run is not None:
         epochs = stage.run.history
         numbers = {
@@ -269,9 +273,9 @@ class ModelSummary:
             lines += ["Tried, and judged on samples that were left out of the fit:", _table(self.trials)]
         else:
             lines += ["Stages, with their scores on samples that were held out:", str(self.history)]
-        searches = [stage for stage in self.history if stage.name == "tuning"]
+        choices = [stage for stage in self.history if stage.name == "tuning" or stage.reason]
         best = "of {:,} families, the one with the best score"
-        return [*lines, *(f"Chosen: {stage.reason or best.format(stage.n_trials)}." for stage in searches)]
+        return [*lines, *(f"Chosen: {stage.reason or best.format(stage.n_trials)}." for stage in choices)]
 
     def _proof(self) -> list[str]:
         """Return the lines about the certificate."""

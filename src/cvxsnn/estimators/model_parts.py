@@ -40,6 +40,7 @@ TENSORS = {
     "proof.intercept": (torch.float64, ("n_outputs",)),
     "proof.dual_point": (torch.float64, ("n_rows", "n_outputs")),
     "proof.unit": (torch.float64, ("n_columns",)),
+    "proof.centre": (torch.float64, ("n_columns", "n_outputs")),
     "steps": (torch.float64, ("n_features",)),
 }
 """Type and axes of the tensors of a model; axes of one name are equally long.
@@ -139,8 +140,8 @@ _ROUNDED = 1e-10
 def write_proof(proof: Proof, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Add the tensors of a proof, and return its header, with sampled witnesses as recipe and digest."""
     tensors.update({f"proof.{name}": getattr(proof, name) for name in _PROOF_TENSORS})
-    if proof.unit is not None:
-        tensors["proof.unit"] = proof.unit
+    optional = {"proof.unit": proof.unit, "proof.centre": proof.centre}
+    tensors.update({name: value for name, value in optional.items() if value is not None})
     provenance = proof.witnesses.provenance
     witnesses: dict[str, Any]
     if has_recipe(proof.witnesses):
@@ -184,9 +185,14 @@ def read_proof(
         raise InvalidInputError(
             f"expected a unit for each of {plural(n_columns, 'column')} of statistics, and no others"
         )
+    centre = tensors.get("proof.centre")
+    if centre is not None and len(centre) != n_columns:
+        raise InvalidInputError(f"expected a centre of {plural(n_columns, 'column')}, got one of {len(centre)}")
     penalty = make_penalty(str(header["penalty"]))
     # Files that were written before there were elastic nets have no second strength.
     l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
+    if centre is not None and not l2_strength:
+        raise InvalidInputError("expected l2_strength above zero for a centre, got 0")
     values = dict(header["certificate"])
     primal, dual = check_number("primal", values["primal"]), check_number("dual", values["dual"])
     if primal < dual <= primal + _ROUNDED * max(primal, 1e-3):
@@ -206,6 +212,7 @@ def read_proof(
         has_intercept=check_bool("has_intercept", header["has_intercept"]),
         certificate=certificate,
         unit=unit,
+        centre=centre,
         **{name: tensors[f"proof.{name}"] for name in _PROOF_TENSORS},
     )
 

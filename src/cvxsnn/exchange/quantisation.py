@@ -176,7 +176,10 @@ def _proof_of(trained: Trained | Proof) -> Proof:
         return trained
     check_type(trained, Trained, "what train returns, or a Proof")
     if trained.solution is None:
-        raise InvalidInputError(f"expected a model trained by 'cvx' or 'sg-cvx', got method {trained.method!r}")
+        raise InvalidInputError(
+            f"expected a model whose read-out is the optimum of a convex program, got method {trained.method!r} with a "
+            "trained read-out: use 'cvx'"
+        )
     return Proof.of(trained.solution, trained.settings.objective)
 
 

@@ -138,7 +138,8 @@ def make_settings(config: RunConfig) -> Settings:
     surrogate = dict(config.surrogate)
     n_networks = surrogate.pop("n_networks", 1)
     candidates = tuple(SurrogateSettings(**{"seed": config.seed, **choice}) for choice in iterate_grid(surrogate))
-    program = Program(Objective(**config.objective), **config.convex)
+    # The paper's penalty, also over trained neurons, for which the library has another default.
+    program = Program(Objective(**config.objective), **{"penalty": "l1", **config.convex})
     return Settings(program, family, surrogate=candidates, n_networks=n_networks, seed=config.seed)
 
 

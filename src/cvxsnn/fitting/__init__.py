@@ -4,7 +4,7 @@ from .choosing import choose, judge_for
 from .engine import Budget, Fitted, fit, sample
 from .gradient import GradientPlan, Split, gradient_stage
 from .judges import Folds, HeldOut, Judge, LeaveOneOut, Scored, Verdict
-from .methods import METHODS, Settings, Trained, convex_stage, ridge_stage, train, train_task
+from .methods import METHODS, Settings, Trained, convex_stage, readout_stage, ridge_stage, train, train_task
 from .pools import PoolSolution, solve_pool
 from .program import Program
 from .scores import TaskScore
@@ -36,6 +36,7 @@ __all__ = [
     "fit",
     "gradient_stage",
     "judge_for",
+    "readout_stage",
     "ridge_stage",
     "sample",
     "solve_pool",

@@ -17,7 +17,8 @@ r-cvx      reservoir       convex
 first five methods are the paper's (appendix "Training Algorithms and Witness Regimes"). A *gradient* stage trains all
 layers by surrogate gradients. A *projection* stage trains the hidden layers so, and solves for the read-out after
 every epoch (:mod:`cvxsnn.fitting.surrogate.optimal_readout`). A *convex* stage keeps the hidden neurons and finds the
-optimal read-out, with a certificate. A *ridge* stage is a convex stage with the squared loss on the encoded targets.
+optimal read-out, with a certificate; after training it keeps the trained read-out if no optimum validates as well
+(:func:`readout_stage`). A *ridge* stage is a convex stage with the squared loss on the encoded targets.
 The first stage uses the training split, the second the finetuning split.
 """
 
@@ -189,7 +190,7 @@ class Stage:
     seconds : float
         How long the stage took.
     solution : Solution, optional
-        The solution of a convex stage.
+        The solution of a convex stage; None if it kept the trained read-out.
     run : SurrogateRun, optional
         The run of a gradient stage.
     tuned : Tuned, optional
@@ -237,12 +238,12 @@ class Trained:
 
     @property
     def solution(self) -> Solution | None:
-        """Convex solution that the network was rebuilt from; None if the last stage was not convex."""
+        """Convex solution that the network was rebuilt from; None if its read-out was trained, or is ridge alone."""
         return self.history[-1].solution
 
     @property
     def certificate(self) -> Certificate | None:
-        """Certificate of the solution; None after gradients or ridge regression, which prove nothing."""
+        """Certificate of the solution; None without one, since gradients and ridge regression prove nothing."""
         return None if self.solution is None else self.solution.certificate
 
     @property
@@ -326,11 +327,15 @@ def train(
             network, witnesses = run.network, trained_witnesses(run.network)
         elif name == "convex":
             limits = replace(budget, n_neurons=None, max_seconds=seconds_left)
-            family, seed = _mapping(settings.family), settings.seed
-            solution = convex_stage(witnesses, split, settings.program, limits, family=family, seed=seed, device=device)
-            # A stage that follows trains every sampled neuron, also those that the solution does not use.
-            form: Form = "compact" if number == len(stages) - 1 else "full"
-            network = reconstruct(solution, form).to(split.data.inputs.device)
+            seed, program = settings.seed, settings.program
+            if network is not None:
+                network, solution = readout_stage(network, split, program, limits, seed=seed, device=device)
+            else:
+                family = _mapping(settings.family)
+                solution = convex_stage(witnesses, split, program, limits, family=family, seed=seed, device=device)
+                # A stage that follows trains every sampled neuron, also those that the solution does not use.
+                form: Form = "compact" if number == len(stages) - 1 else "full"
+                network = reconstruct(solution, form).to(split.data.inputs.device)
         else:
             network = ridge_stage(witnesses, split, settings.program)
         seconds = time.perf_counter() - begin if run is None else run.seconds
@@ -462,6 +467,74 @@ def convex_stage(
     best = choose(solution.problem, grid, PoolScored(split.score, pool, data)).solution
     assert best is not None
     return best
+
+
+def readout_stage(
+    network: SpikingNetwork,
+    split: Split,
+    program: Program,
+    budget: Budget | None = None,
+    *,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+) -> tuple[SpikingNetwork, Solution | None]:
+    """Return a trained network with the read-out that validates best: an optimum, or the one that was trained.
+
+    The optima are those of :meth:`Program.around`. If they include ridge around the trained read-out, the trained
+    read-out, which is the limit of strong ridge, is kept if it validates better than all of them; so no score falls.
+    It cannot be kept if the penalty, a strength or the number of neurons to read is given.
+
+    Parameters
+    ----------
+    network : SpikingNetwork
+        The trained network, whose hidden neurons stay as they are.
+    split : Split
+        The training data, and the score that chooses.
+    program : Program
+        What is minimised.
+    budget : Budget, optional
+        The time, and how many neurons are read. The second program is not begun when time is up.
+    seed : int
+        The seed of a selection of neurons.
+    device : torch.device or str, optional
+        Where to compute; by default the device of the data.
+
+    Returns
+    -------
+    network : SpikingNetwork
+        The network with the best read-out; of equal ones, an optimum.
+    solution : Solution or None
+        The optimum with its certificate; None if the trained read-out was kept.
+
+    Examples
+    --------
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.fitting import Program, Settings, Split, TaskScore, readout_stage, train_task
+    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
+    >>> split = Split(cs.data.TrainingSet.of(task.train), TaskScore(task, task.val))
+    >>> program = Program(cs.convex.Objective("logistic"))
+    >>> trained = train_task("sg", task, Settings(program, {"hidden": (16,)})).network
+    >>> network, solution = readout_stage(trained, split, program)
+    >>> split.score(network) >= split.score(trained)
+    True
+    """
+    begin, budget = time.perf_counter(), budget or Budget()
+    programs = program.around(network)
+    if budget.sparsity is not None:
+        programs = programs[-1:]
+    found: list[tuple[Score, SpikingNetwork, Solution]] = []
+    for candidate in programs:
+        seconds_left = budget.max_seconds - (time.perf_counter() - begin)
+        if found and seconds_left <= 0:
+            break
+        limits = replace(budget, max_seconds=seconds_left)
+        solution = convex_stage(trained_witnesses(network), split, candidate, limits, seed=seed, device=device)
+        solved = reconstruct(solution).to(split.data.inputs.device)
+        found.append((split.score(solved), solved, solution))
+    score, solved, solution = max(found, key=lambda one: one[0])
+    if len(programs) > 1 and score < split.score(network):
+        return network, None
+    return solved, solution
 
 
 def ridge_stage(witnesses: WitnessSet, split: Split, program: Program) -> SpikingNetwork:

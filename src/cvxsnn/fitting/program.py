@@ -12,7 +12,7 @@ from ..convex import ConvexProblem
 from ..convex.left_out import mean_eigenvalue
 from ..convex.losses import Squared
 from ..convex.objective import Objective
-from ..convex.penalties import PENALTIES, check_prices, check_strengths, make_penalty
+from ..convex.penalties import PENALTIES, Penalty, check_prices, check_strengths, make_penalty
 from ..core.checks import check_choice, check_positive_int
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
@@ -37,8 +37,8 @@ class Program:
     ----------
     objective : Objective
         The loss, and which spikes are read.
-    penalty : "l1", "group", "elastic-net" or "group-elastic-net"
-        The penalty of the coefficients.
+    penalty : "auto", "l1", "group", "elastic-net" or "group-elastic-net"
+        The penalty of the coefficients. "auto" is "l1"; over trained neurons, :meth:`around` says what it is.
     l1_strength : float, sequence of float, or "auto"
         The strength of the norm. "auto" is a path of ``n_strengths``. With the elastic nets it may be zero, which is
         ridge, and "auto" includes that.
@@ -55,6 +55,9 @@ class Program:
     pool : int
         Solve over a pool of this many witnesses, which are priced and never held at once. With 0, solve over the
         witnesses that were sampled.
+    centre : SpikingNetwork, optional
+        A network with the same hidden neurons, to whose output weights the quadratic draws. By default it draws to
+        zero.
 
     Examples
     --------
@@ -66,7 +69,7 @@ class Program:
     """
 
     objective: Objective
-    penalty: str = "l1"
+    penalty: str = "auto"
     l1_strength: Strengths = "auto"
     l2_strength: Strengths = "auto"
     n_strengths: int = 12
@@ -74,17 +77,18 @@ class Program:
     intercept: bool = field(default=False, kw_only=True)
     tol: float = field(default=1e-6, kw_only=True)
     pool: int = field(default=0, kw_only=True)
+    centre: SpikingNetwork | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse invalid settings."""
-        check_choice("penalty", self.penalty, tuple(PENALTIES))
+        check_choice("penalty", self.penalty, (*PENALTIES, "auto"))
         check_positive_int("n_strengths", self.n_strengths)
         if not 0 < self.smallest_ratio < 1:
             raise InvalidInputError(f"expected smallest_ratio between 0 and 1, got {self.smallest_ratio!r}")
         norm, quadratic = (_as_list(name, getattr(self, name)) for name in ("l1_strength", "l2_strength"))
         for l1_strength in [1.0] if norm is None else norm:
             for l2_strength in [float(self.has_quadratic)] if quadratic is None else quadratic:
-                check_strengths(l1_strength, l2_strength, make_penalty(self.penalty))
+                check_strengths(l1_strength, l2_strength, self._penalty)
         if self.pool and norm is not None:
             check_prices(min(norm), "a pool of witnesses")
 
@@ -109,9 +113,13 @@ class Program:
         return cls(objective, "elastic-net", 0.0, intercept=intercept, tol=tol)
 
     @property
+    def _penalty(self) -> Penalty:
+        return make_penalty("l1" if self.penalty == "auto" else self.penalty)
+
+    @property
     def has_quadratic(self) -> bool:
         """Whether the penalty is an elastic net."""
-        return make_penalty(self.penalty).has_quadratic
+        return self._penalty.has_quadratic
 
     @property
     def is_fixed(self) -> bool:
@@ -138,6 +146,29 @@ class Program:
         """
         return replace(self, objective=replace(self.objective, readout=readout))
 
+    def around(self, network: SpikingNetwork) -> tuple[Self, ...]:
+        """Return the programs to choose from for the neurons of a trained network.
+
+        If penalty and strengths are "auto", the penalty is ridge, since few trained neurons are all of use. If ridge of
+        any strength is left open, it is tried around the output weights of the network, too. The stronger it is there,
+        the closer is the optimum to the network itself.
+
+        Parameters
+        ----------
+        network : SpikingNetwork
+            The trained network.
+
+        Returns
+        -------
+        tuple of Program
+            Ridge around the network if that is left open, then the program itself.
+        """
+        program = self
+        if self.penalty == self.l1_strength == "auto":
+            program = replace(self, penalty="elastic-net", l1_strength=0.0)
+        is_open = program.has_quadratic and program.l2_strength == "auto" and 0.0 in program.norms()
+        return (replace(program, l1_strength=0.0, centre=network), program) if is_open else (program,)
+
     def problem(self, dictionary: Dictionary, data: TrainingSet) -> ConvexProblem:
         """Return the program over a dictionary, at strengths that still have to be set.
 
@@ -160,8 +191,9 @@ class Program:
             data,
             l1_strength=l1_strength,
             l2_strength=l2_strength,
-            penalty=self.penalty,
+            penalty=self._penalty,
             intercept=self.intercept,
+            centre=None if self.centre is None else dictionary.coefficients(self.centre.columns, self.centre.weight),
         )
 
     def norms(self) -> list[float]:

@@ -134,6 +134,8 @@ class Proof:
         The strength of the penalty's quadratic.
     unit : Tensor of shape (n_columns,), dtype float64, optional
         The units of statistics, as the training data decided them; None for other read-outs, whose unit is one.
+    centre : Tensor of shape (n_columns, n_outputs), dtype float64, optional
+        The output weights of all columns to which the quadratic draws; None if it draws to zero.
 
     Examples
     --------
@@ -161,6 +163,7 @@ class Proof:
     certificate: Certificate
     l2_strength: float = field(default=0.0, kw_only=True)
     unit: Tensor | None = field(default=None, kw_only=True)
+    centre: Tensor | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(cls, solution: Solution, objective: Objective) -> "Proof":
@@ -186,15 +189,15 @@ class Proof:
                 f"expected a solution over all atoms of its witnesses, got one over {problem.dictionary.n_atoms:,} of "
                 "them: build the dictionary of these witnesses alone"
             )
+        column_of_atom, unit_of_atom = problem.dictionary.column_of_atom, problem.dictionary.units[:, None]
+        centre: Tensor | None = None
         if problem.centre is not None:
-            raise InvalidInputError(
-                "expected a solution whose quadratic draws to zero, got one with a centre, which a proof does not "
-                "contain: keep the solution itself, with its certificate"
-            )
+            centre = problem.centre.new_zeros(problem.dictionary.n_columns, problem.n_outputs)
+            centre[column_of_atom] = problem.centre * unit_of_atom
         return cls(
             witnesses=problem.dictionary.witnesses,
-            support=problem.dictionary.column_of_atom[solution.support],
-            coef=solution.coef[solution.support] * problem.dictionary.units.to(solution.coef)[solution.support, None],
+            support=column_of_atom[solution.support],
+            coef=(solution.coef * unit_of_atom)[solution.support],
             intercept=solution.intercept,
             dual_point=solution.dual_point,
             objective=objective,
@@ -204,6 +207,7 @@ class Proof:
             has_intercept=problem.intercept,
             certificate=solution.certificate,
             unit=getattr(problem.dictionary, "unit", None),
+            centre=centre,
         )
 
     def to(self, device: torch.device | str) -> "Proof":
@@ -220,8 +224,9 @@ class Proof:
             The same proof.
         """
         tensors = {name: getattr(self, name).to(device) for name in ("support", "coef", "intercept", "dual_point")}
-        unit = None if self.unit is None else self.unit.to(device)
-        return replace(self, witnesses=self.witnesses.to(device), unit=unit, **tensors)
+        optional = {name: getattr(self, name) for name in ("unit", "centre")}
+        tensors |= {name: value.to(device) for name, value in optional.items() if value is not None}
+        return replace(self, witnesses=self.witnesses.to(device), **tensors)
 
     def check_network(self, network: SpikingNetwork) -> None:
         """Refuse a network that is not the one of this proof, so that what is certified is what predicts.
@@ -284,7 +289,9 @@ class Proof:
                 f"expected targets for {plural(self.coef.shape[1], 'output')}, as in training, got "
                 f"{plural(problem.n_outputs, 'output')}"
             )
-        return problem
+        if self.centre is None:
+            return problem
+        return problem.with_centre(dictionary.coefficients(torch.arange(dictionary.n_columns), self.centre))
 
     def certify(self, data: TrainingSet, problem: ConvexProblem | None = None) -> Certificate:
         """Certify the coefficients on the whole problem.
@@ -303,9 +310,7 @@ class Proof:
         """
         problem = self.problem(data) if problem is None else problem
         dictionary = problem.dictionary
-        coef = torch.zeros(dictionary.n_atoms, problem.n_outputs, dtype=torch.float64, device=dictionary.device)
-        atoms = dictionary.atom_of_column[self.support.to(dictionary.device)]
-        coef.index_add_(0, atoms, self.coef.to(coef) / dictionary.units[atoms, None])
+        coef = dictionary.coefficients(self.support, self.coef)
         # A dual point of other data may not fit; the gradient at the coefficients is always a candidate.
         duals = [self.dual_point.to(coef)] if len(self.dual_point) == dictionary.n_rows else []
         certificate, _ = certify(problem, coef, self.intercept.to(coef), duals)

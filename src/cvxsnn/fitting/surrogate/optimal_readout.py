@@ -96,6 +96,5 @@ class OptimalReadout:
             The optimum, up to the tolerance.
         """
         problem = self.problem(network)
-        weight, intercept = network.weight.detach().double(), network.intercept.detach().double()
-        coef = weight[problem.dictionary.column_of_atom] / problem.dictionary.units.to(weight)[:, None]
-        return solve(problem, self.program.tol, start=Candidate(problem, coef, intercept))
+        coef = problem.dictionary.coefficients(network.columns, network.weight)
+        return solve(problem, self.program.tol, start=Candidate(problem, coef, network.intercept.detach().double()))
