@@ -43,16 +43,16 @@ def test_the_score_on_samples_held_out_never_falls(seed, kind, method):
     model = fit(kind, method, random_state=seed)
     first, last = model.history_
     assert last.score >= first.score
-    assert (model.certificate_ is None) == (last.certificate is None)
+    # "varpro" trains again on all samples, where the read-out is an optimum of the strength of the training.
+    assert (model.certificate_ is None) == (last.certificate is None and method == "sg-cvx")
     assert (model.certificate_ is None) == ("Proven: nothing" in str(model.summary()))
 
 
 @pytest.mark.parametrize("readout", ["mean", "windows-2"])
-@pytest.mark.parametrize("method", ["sg-cvx", "varpro"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("only_around")
-def test_an_optimum_around_the_trained_read_out_is_certified_again_after_saving(tmp_path, kind, method, readout):
-    model, y = fit(kind, method, readout=readout), KINDS[kind][1]
+def test_an_optimum_around_the_trained_read_out_is_certified_again_after_saving(tmp_path, kind, readout):
+    model, y = fit(kind, "sg-cvx", readout=readout), KINDS[kind][1]
     assert bool(model.proof_.centre.any())
     assert model.certificate_.relative_gap <= model.tol
     save(model, tmp_path / "model")
@@ -127,10 +127,9 @@ def test_a_centre_that_does_not_fit_is_refused(tmp_path, alter, complaint):
     assert_one_sentence(caught.value)
 
 
-@pytest.mark.parametrize("method", ["sg-cvx", "varpro"])
 @pytest.mark.usefixtures("only_trained")
-def test_a_trained_read_out_that_is_kept_claims_nothing(tmp_path, method):
-    model = fit(method=method)
+def test_a_trained_read_out_that_is_kept_claims_nothing(tmp_path):
+    model = fit(method="sg-cvx")
     assert model.certificate_ is None
     assert model.history_[-1].certificate is None
     summary = str(model.summary())

@@ -40,9 +40,20 @@ def test_the_certificate_is_that_of_the_network_that_answers(kind, y, loss, hidd
     assert objective == pytest.approx(certificate.primal, rel=1e-6)
 
 
-def test_sequences_are_read_by_delays_and_a_few_steps_by_the_family_of_other_methods():
-    assert fit(SpikingClassifier, LABELS).network_.layers[0].has_delays
-    assert not fit(SpikingClassifier, LABELS, sequences=SEQUENCES[:, :1]).network_.layers[0].has_delays
+@pytest.mark.parametrize(("shape", "n_delays", "n_taps"), [((30, 1), 30, 30), ((90, 2), 32, 64), ((20, 100), 12, 1020)])
+def test_neurons_read_the_latest_steps_of_all_features_or_of_neighbours_among_many(shape, n_delays, n_taps):
+    inputs = np.random.default_rng(0).standard_normal((30, *shape))
+    (layer,) = fit(SpikingClassifier, LABELS[:30], sequences=inputs, hidden=(4,)).network_.layers
+    assert (layer.max_delay + 1, layer.n_taps) == (n_delays, n_taps)
+
+
+def test_neurons_are_trained_again_on_all_samples():
+    model = fit(SpikingClassifier, LABELS)
+    data = model.training_set(SEQUENCES, LABELS)
+    kept, _ = model._divide(data, seed=0)
+    assert len(model.proof_.dual_point) == len(data) > len(kept)
+    trained = fit(SpikingClassifier, LABELS[kept], sequences=SEQUENCES[kept])
+    assert not torch.equal(trained.network_.layers[0].weight, model.network_.layers[0].weight)
 
 
 def test_the_penalty_is_ridge_unless_told_otherwise():

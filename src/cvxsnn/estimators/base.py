@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
 from inspect import cleandoc
+from math import inf
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from ..convex import Certificate, Loss, Objective, Solution, solve
+from ..convex.left_out import paired_difference
 from ..convex.objective import weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
@@ -28,10 +30,13 @@ from ..data import Sequences, TrainingSet
 from ..data.sequences import DataFingerprint, deal_groups, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Tuning, fit, train, tune_witnesses
+from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Trained, Tuning, fit, train, tune_witnesses
+from ..fitting.engine import SIZES
 from ..fitting.scores import Score
+from ..fitting.surrogate.optimal_readout import STRENGTH
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..theory import CompleteCertificate, certify_complete
+from ..witnesses.tap_sampling import has_variation
 from .choices import DEFAULTS, PROJECTION, EstimatorChoices
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
 from .inputs import count_samples, feature_scale, read_groups, read_inputs, standardise, warn_of_giants
@@ -39,6 +44,12 @@ from .model_parts import read_network, read_proof, write_network, write_proof
 
 FloatArray = npt.NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+_Learned = tuple[Solution | None, Objective, TrainingSet]
+"""The solution, if there is a proof, with its objective and data."""
+
+SHARE_OF_FIRST = 0.4
+"""Share of the time for the first of two trainings, of which the second has more samples."""
 
 _NAMED_BY_SCIKIT_LEARN = ("n_features_in_", "feature_names_in_")
 
@@ -139,7 +150,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
         learn = self._fit_convex if self.method == "cvx" else self._train_in_stages
         with ShownProgress(self.verbose) as progress:
-            solution, objective = learn(data, objective, self._seed(), progress)
+            solution, objective, data = learn(data, objective, self._seed(), progress)
         self._proof = None if solution is None else Proof.of(solution, objective)
         self.certificate_ = None if solution is None else solution.certificate
         self.fingerprint_ = DataFingerprint.of(data)
@@ -407,10 +418,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
             outputs: FloatArray = self.network_(sequences).cpu().numpy()
         return outputs
 
-    def _fit_convex(
-        self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress
-    ) -> tuple[Solution, Objective]:
-        """Sample neurons, and find the optimal read-out."""
+    def _fit_convex(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> _Learned:
+        """Sample neurons, and find the optimal read-out; or train few neurons where that is clearly better."""
         begin, budget, families = time.perf_counter(), self._budget(), self._families(data)
         program = self._program(objective)
         readouts = self._readouts(data.sequences) if self._is_mixed else ()
@@ -429,44 +438,122 @@ class SpikingEstimator(EstimatorChoices, ABC):
         score = trial_score(fitted.chosen)
         if score is None:
             score = self._validate(self.network_, data)
-        self.history_ = History((*earlier, *summarise_fit(fitted, score, time.perf_counter() - begin)))
+        seconds = time.perf_counter() - begin
+        self.history_ = History((*earlier, *summarise_fit(fitted, score, seconds)))
         self._calibrate(fitted, data)
-        return fitted.solution, fitted.program.objective
+        is_few = budget.sparsity not in (None, "few") and fitted.chosen.n_neurons < fitted.n_sampled
+        if is_few and self._is_ridge and self.readout is None and seconds < budget.max_seconds / 2:
+            return self._try_training(fitted, data, seed, progress, budget.max_seconds - seconds)
+        return fitted.solution, fitted.program.objective, data
 
-    def _train_in_stages(
-        self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress
-    ) -> tuple[Solution | None, Objective]:
+    def _try_training(
+        self, fitted: Fitted, data: TrainingSet, seed: int, progress: ShownProgress, max_seconds: float
+    ) -> _Learned:
+        """Train as many neurons as were selected, and keep them if they err clearly less on samples left out."""
+        verdict, labels = fitted.chosen.verdict, self._classes_of(data)
+        rival = type(self)(**self.get_params(deep=False))
+        # What the data have decided so far: features, scale and classes.
+        for name, value in vars(self).items():
+            if name.endswith("_") and name != "network_":
+                setattr(rival, name, value)
+        rival.method, rival.n_neurons, rival.hidden, rival.sparsity = "varpro", fitted.chosen.n_neurons, None, None
+        rival.max_seconds = None if max_seconds == inf else max_seconds
+        own = data if labels is None else replace(data, targets={UNNAMED_HEAD: labels})
+        kept, held = rival._divide(own, seed)
+        rows = torch.arange(len(data)) if verdict.rows is None else verdict.rows.cpu()
+        if len(rows) < len(data):  # the selection was judged on a part: training is judged on the same part
+            held, kept = rows, torch.from_numpy(np.setdiff1d(np.arange(len(data)), rows.numpy()))
+        if verdict.scores is None or len(kept) == len(data) or not has_variation(data.sequences):
+            return fitted.solution, fitted.program.objective, data
+        trained = rival._train(own, rival._objective(rival._loss()), seed, progress, kept, held)
+        judged = own.take(held)
+        with torch.no_grad():
+            outputs = trained.network(judged.sequences).cpu().numpy()
+        of_selected = verdict.scores.cpu().numpy()[np.searchsorted(rows.numpy(), held.numpy())]
+        of_selection, of_training = (torch.from_numpy(self._errors(own, judged)) for own in (of_selected, outputs))
+        weight = judged.sample_weight
+        weight = torch.ones(len(held), dtype=torch.float64) if weight is None else weight.cpu()
+        fall, error = paired_difference(of_selection, of_training, weight / weight.sum())
+        training = f"training them changes the error on {plural(len(held), 'sample')} left out by {-float(fall):+.3g}"
+        if fall <= SIZES.clearly * error:
+            self.history_ = self.history_.explained(f"{training}, which is not clearly less")
+            return fitted.solution, fitted.program.objective, data
+        learned = rival._refit(trained, own, seed, progress, kept)
+        self.network_ = rival.network_
+        self.probability_scale_ = None
+        self.history_ = History((*self.history_.explained(training), *rival.history_))
+        return learned
+
+    def _train_in_stages(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> _Learned:
         """Train by a method with several stages, which held-out data compare."""
+        kept, held = self._divide(data, seed)
+        return self._refit(self._train(data, objective, seed, progress, kept, held), data, seed, progress, kept)
+
+    def _train(
+        self,
+        data: TrainingSet,
+        objective: Objective,
+        seed: int,
+        progress: ShownProgress,
+        kept: torch.Tensor,
+        held: torch.Tensor,
+    ) -> Trained:
+        """Train on the rows that are kept; those held out judge."""
         is_projected = METHODS[self.method].stages[0] == "projection"
         default = PROJECTION if is_projected else SurrogateSettings(epochs=DEFAULTS.epochs)
         surrogate = self.surrogate or replace(default, seed=seed)
         settings = Settings(self._program(objective), self._families(data), surrogate=surrogate, seed=seed)
-        train_set, held_out = self._divide(data, seed)
-        split = Split(train_set, lambda network: self._validate(network, held_out))
-        trained = train(self.method, split, settings, callback=progress, budget=self._budget())
+        held_out, budget = data.take(held), self._budget()
+        split = Split(data.take(kept), lambda network: self._validate(network, held_out))
+        if is_projected:  # which is repeated with all samples
+            budget = replace(budget, max_seconds=SHARE_OF_FIRST * budget.max_seconds)
+        return train(self.method, split, settings, callback=progress, budget=budget)
+
+    def _refit(
+        self, trained: Trained, data: TrainingSet, seed: int, progress: ShownProgress, kept: torch.Tensor
+    ) -> _Learned:
+        """Learn from all samples what a part of them has chosen: the read-out, or neurons and read-out together."""
         self.network_, self.history_ = trained.network, History(map(summarise_stage, trained.history))
-        solution, objective = trained.solution, trained.settings.objective
-        if solution is not None and train_set is not data:
+        solution, settings = trained.solution, trained.settings
+        objective = settings.objective
+        if len(kept) == len(data):
+            return solution, objective, data
+        if METHODS[self.method].stages[0] == "projection":
+            program = replace(settings.program, penalty="elastic-net", l1_strength=0.0, l2_strength=STRENGTH)
+            if solution is None or solution.problem.centre is not None:
+                last = replace(self.history_[-1], reason="ridge as strong as in training, which validated best")
+                self.history_ = History((*self.history_[:-1], last))
+            else:
+                problem = solution.problem
+                norm, quadratic = problem.l1_strength, problem.l2_strength
+                program = replace(program, penalty=problem.penalty.name, l1_strength=norm, l2_strength=quadratic)
+            budget = self._budget()
+            budget = replace(budget, max_seconds=budget.max_seconds - sum(stage.seconds for stage in trained.history))
+            split = Split(data, lambda network: self._validate(network, data))
+            trained = train(self.method, split, replace(settings, program=program), callback=progress, budget=budget)
+            self.network_ = trained.network
+            return trained.solution, objective, data
+        if solution is not None:
             # Validation has chosen the strengths; the read-out itself may learn from all data.
             solution = solve(Proof.of(solution, objective).problem(data), self.tol)
             self.network_ = reconstruct(solution)
-        return solution, objective
+        return solution, objective, data
 
-    def _divide(self, data: TrainingSet, seed: int) -> tuple[TrainingSet, TrainingSet]:
-        """Return training and validation data, with every class in the first; too few to divide serve as both."""
-        labels = self._classes_of(data)
+    def _divide(self, data: TrainingSet, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the samples to learn from, with some of every class, and those held out; all twice if too few."""
+        labels, every = self._classes_of(data), torch.arange(len(data))
         if data.groups is not None:
             rng, same = child_generator(seed, "validation"), np.zeros(len(data))
             folds = deal_groups(data.groups.numpy(), same if labels is None else labels, DEFAULTS.one_held_out, rng)
             held = torch.from_numpy(folds == 0)
-            return data.take(torch.nonzero(~held).squeeze(1)), data.take(torch.nonzero(held).squeeze(1))
+            return every[~held], every[held]
         n_classes = 1 if labels is None else len(np.unique(labels))
         # Each class needs a sample to learn from and one to be judged by.
         n_held = min(-(-len(data) // DEFAULTS.one_held_out), len(data) - max(n_classes, 2))
         if n_held < n_classes:
-            return data, data
+            return every, every
         order = stratified_order(labels, child_generator(seed, "validation"), len(data))
-        return data.take(order[:-n_held].sort().values), data.take(order[-n_held:].sort().values)
+        return order[:-n_held].sort().values, order[-n_held:].sort().values
 
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
         """Return the score of a network on held-out data; higher is better."""
@@ -560,6 +647,10 @@ class SpikingEstimator(EstimatorChoices, ABC):
     @abstractmethod
     def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> Score:
         """Return the score of outputs from their loss; the weights of the samples sum to one."""
+
+    @abstractmethod
+    def _errors(self, outputs: FloatArray, data: TrainingSet) -> FloatArray:
+        """Return the error of each sample: whether it is misclassified, or the squared error."""
 
     def _classes_of(self, data: TrainingSet) -> npt.NDArray[np.int64] | None:
         """Return the indices of the classes of a classifier."""

@@ -51,12 +51,13 @@ class Defaults:
 
 DEFAULTS = Defaults()
 
-PROJECTION = SurrogateSettings(epochs=40, batch_size=32, learning_rate=0.01, steepness=0.5)
+PROJECTION = SurrogateSettings(
+    epochs=40, batch_size=32, learning_rate=0.005, steepness=1.25, train_decay=False, train_threshold=False
+)
 """Settings of projection stages, up to the seed."""
 
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
-_TRAINED_FAMILY: Mapping[str, Any] = {"geometry": "scattered", "fan_in": 256, "weights": "differences"}
 _NAMED = ("auto", "mixed", "search", "gaussian", "delayed")
 
 
@@ -118,8 +119,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         of families with delays (:class:`cvxsnn.witnesses.Mixed`) if its leave-one-out errors are clearly lower; for
         shorter ones, and if ``readout`` is given, a mixture. "search" searches for one family; a
         :class:`cvxsnn.fitting.Tuning` says how. "auto" is "mixed" for the method "cvx" with one hidden layer, "search"
-        for "cvx" with several, for "varpro" and sequences neurons with 256 delayed inputs whose weights are differences
-        of training sequences, and for other methods Gaussian weights with decays between 0.5 and 1. "gaussian" is the
+        for "cvx" with several, for "varpro" neurons that read the latest steps, whose first weights are differences of
+        training sequences, and for other methods Gaussian weights with decays between 0.5 and 1. "gaussian" is the
         paper's family: decay 0.9, threshold 1, Gaussian weights. "delayed" samples neurons that read 25 inputs each at
         random delays, with thresholds from the training data. A mapping is a family: arguments of
         :func:`cvxsnn.gaussian_witnesses` such as ``decay``, ``threshold``, ``bias``, ``gain``, ``neuron`` and
@@ -165,7 +166,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         samples, the first family of a search or the first epoch of a gradient stage, and the final solve; with
         ``n_neurons`` or ``sparsity``, the neurons or the selection they set.
     surrogate : SurrogateSettings, optional
-        Settings of gradient stages. By default 50 epochs; for "varpro" 40 in batches of 32 at a learning rate of 0.01.
+        Settings of gradient stages. By default 50 epochs; for "varpro" 40 in batches of 32 at a learning rate of 0.005.
     device : str
         Where to compute, such as "cpu" or "cuda"; "auto" is the GPU if there is one.
     random_state : int, RandomState or None
@@ -312,8 +313,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             family = _PAPERS_FAMILY
         elif isinstance(self.witnesses, Tuning) or (method.stages[0] == "convex" and method.hidden == "sampled"):
             return self._tuning(data, hidden)
-        elif method.stages[0] == "projection" and is_long(data.sequences):
-            family = _TRAINED_FAMILY
+        elif method.stages[0] == "projection" and has_variation(data.sequences):
+            family = _trained_family(data.sequences)
         else:
             family = _DEFAULT_FAMILY
         return {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif", **family}
@@ -348,6 +349,13 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             return (check_positive_int("n_neurons", self.n_neurons),)
         is_recurrent = isinstance(self.witnesses, Mapping) and self.witnesses.get("neuron", "lif") != "lif"
         return (DEFAULTS.n_neurons if self.method == "cvx" and not is_recurrent else DEFAULTS.n_trained,)
+
+
+def _trained_family(sequences: Sequences) -> Mapping[str, Any]:
+    """Return neurons to train: they read the latest steps of all features, or of neighbours among many."""
+    n_delays = min(sequences.n_steps, max(12, 64 // sequences.n_features))
+    box = n_delays, min(sequences.n_features, 1024 // n_delays)
+    return {"geometry": "box", "box": box, "max_delay": n_delays - 1, "fan_in": None, "weights": "differences"}
 
 
 def is_long(sequences: Sequences) -> bool:

@@ -260,8 +260,12 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             weight = make_row_weight(weight, "uniform", len(rows), 1, torch.device("cpu"))
             self.probability_scale_ = fit_scale(verdict.scores.cpu(), self._classes_of(data)[rows.numpy()], weight)
 
+    def _errors(self, outputs: FloatArray, data: TrainingSet) -> FloatArray:
+        errors: FloatArray = (self.decide(outputs) != self._classes_of(data)).astype(float)
+        return errors
+
     def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> tuple[float, float]:
-        share = float(weight @ (self.decide(outputs) == self._classes_of(data)))
+        share = float(weight @ (1 - self._errors(outputs, data)))
         # Rounded, so that rounding does not rank networks with equally many right answers: the loss ranks those.
         return round(share * 2**40) / 2**40, -loss
 

@@ -1,7 +1,7 @@
 """Reports of an estimator: the history of its training, which contains none of the data, and a summary in words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..convex import Certificate, Solution, Validation
@@ -126,6 +126,11 @@ class History(tuple[StageSummary, ...]):
             for stage in self
         ]
         return align(("stage", "score", "seconds", "neurons"), rows)
+
+    def explained(self, reason: str) -> "History":
+        """Return the history with one more reason for the choice of its first stage."""
+        first, *others = self
+        return History((replace(first, reason=f"{first.reason}; {reason}"), *others))
 
 
 def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSummary, ...]:

@@ -9,6 +9,7 @@ from sklearn.utils.validation import column_or_1d
 from ..core.checks import as_real, check_choice
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
+from ..data.tasks.task import UNNAMED_HEAD
 from .base import FloatArray, SpikingEstimator
 
 
@@ -107,6 +108,11 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
 
     def _loss(self) -> str:
         return "squared"
+
+    def _errors(self, outputs: FloatArray, data: TrainingSet) -> FloatArray:
+        targets = np.asarray(data.targets[UNNAMED_HEAD]).reshape(outputs.shape)
+        errors: FloatArray = np.square(outputs - targets).mean(1)
+        return errors
 
     def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> float:
         return -2 * loss  # the loss is half the squared error

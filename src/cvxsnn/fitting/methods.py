@@ -51,6 +51,7 @@ from .program import Program, ridge_of, with_heads_of
 from .reservoir import tune_reservoir
 from .scores import Score, TaskScore
 from .search import Tuned, Tuning, tune_witnesses
+from .surrogate.optimal_readout import with_open_taps
 from .surrogate.settings import SurrogateRun, SurrogateSettings, initial_network
 
 ProgressCallback = Callable[[str, int, int], None]
@@ -321,7 +322,8 @@ def train(
         seconds_left = deadline - time.perf_counter()
         if name in ("gradient", "projection"):
             if network is None:
-                network = initial_network(witnesses.layers, settings.objective, split.data, settings.seed)
+                layers = witnesses.layers if name == "gradient" else tuple(map(with_open_taps, witnesses.layers))
+                network = initial_network(layers, settings.objective, split.data, settings.seed)
             plan = gradient_plan(method, number, network, split, settings, checkpoints, device)
             run = gradient_stage(plan, notify, seconds_left)
             network, witnesses = run.network, trained_witnesses(run.network)

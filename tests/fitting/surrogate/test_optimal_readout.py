@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from fitting.surrogate.runs import DATA, LOGISTIC, QUICK, XOR, are_same, delayed, draw_network
@@ -13,8 +14,9 @@ from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.dictionary import DenseDictionary
 from cvxsnn.fitting import Program
-from cvxsnn.fitting.surrogate.optimal_readout import TOLERANCE, OptimalReadout
+from cvxsnn.fitting.surrogate.optimal_readout import OPENING, TOLERANCE, OptimalReadout, with_open_taps
 from cvxsnn.fitting.surrogate.trainer import SurrogateJob, train_jobs
+from cvxsnn.witnesses import sample_witnesses
 
 LABELS = XOR.train.heads["label"]
 TARGETS = {"logistic": LABELS, "softmax": (LABELS + torch.arange(40).numpy() % 2) % 3, "squared": 3.0 * LABELS - 1}
@@ -51,7 +53,8 @@ def objective_of(network, problem):
 @pytest.mark.parametrize(("loss", "readout"), CASES)
 def test_the_gradient_under_a_fixed_readout_is_that_of_the_optimal_value(loss, readout, intercept):
     program, network, data = make(loss, readout, intercept)
-    problem = OptimalReadout.of(program, network, data).problem(network)
+    # Strong enough for the value to be smooth on the scale of the differences below.
+    problem = OptimalReadout.of(program, data).problem(network).with_strength(0.0, 0.01)
     columns, solution = problem.dictionary.columns(), cs.solve(problem, 1e-10)
     held = columns.clone().requires_grad_()
     with torch.enable_grad():
@@ -66,7 +69,7 @@ def test_the_gradient_under_a_fixed_readout_is_that_of_the_optimal_value(loss, r
 @pytest.mark.parametrize(("loss", "readout"), CASES)
 def test_solving_again_does_not_raise_the_objective(loss, readout):
     program, network, data = make(loss, readout)
-    readouts = OptimalReadout.of(program, network, data)
+    readouts = OptimalReadout.of(program, data)
     for _ in range(2):
         problem = readouts.problem(network)
         before = objective_of(network, problem)
@@ -79,7 +82,7 @@ def test_solving_again_does_not_raise_the_objective(loss, readout):
 @pytest.mark.parametrize(("loss", "readout"), CASES)
 def test_every_network_that_is_scored_has_the_optimal_readout(loss, readout):
     program, network, data = make(loss, readout)
-    readouts, gaps = OptimalReadout.of(program, network, data), []
+    readouts, gaps = OptimalReadout.of(program, data), []
 
     def score(scored):
         problem = readouts.problem(scored)
@@ -136,3 +139,18 @@ def test_a_checkpoint_of_gradients_alone_is_refused(tmp_path):
     train_with(program, network, data, checkpoint=file)
     with pytest.raises(cs.InvalidInputError, match="other settings"):
         train_jobs([SurrogateJob(network, data, LOGISTIC, QUICK, lambda network: -1.0, file)])
+
+
+def test_taps_without_a_weight_are_opened_and_others_stay():
+    inputs = np.random.default_rng(0).standard_normal((30, 10, 2))
+    family = {"hidden": (20,), "geometry": "box", "box": (10, 2), "fan_in": None, "weights": "differences"}
+    (layer,) = sample_witnesses(family, inputs, seed=0).layers
+    opened = with_open_taps(layer)
+    was_open = layer.weight != 0
+    assert not bool(was_open.all())
+    assert bool((opened.weight != 0).all())
+    assert torch.equal(opened.weight[was_open], layer.weight[was_open])
+    assert bool(
+        (opened.weight.abs() >= 0.9 * OPENING * layer.weight.abs().amax(1, keepdim=True)).logical_or(was_open).all()
+    )
+    assert with_open_taps(opened) is opened

@@ -359,9 +359,7 @@ class _TrainingBatch:
         self._model = TrainableNetworks(
             [job.network for job in jobs], self.kind.surrogate, steepness, self.kind.dynamics
         )
-        self._readouts = [
-            OptimalReadout.of(job.program, job.network, job.data) for job in jobs if job.program is not None
-        ]
+        self._readouts = [OptimalReadout.of(job.program, job.data) for job in jobs if job.program is not None]
         if self._readouts:  # solved for, so that the optimiser does not move them
             self._model.weight.requires_grad_(False)
             self._model.intercept.requires_grad_(False)
