@@ -621,6 +621,7 @@ def distance(network):
 
 WISHES = {
     "the trained read-out": (lambda network: -distance(network), "trained"),
+    "no lower accuracy": (lambda network: (-distance(network), distance(network)), "trained"),
     "equal scores": (lambda network: 1.0, "around"),
     "close to the trained read-out": (lambda network: -abs(distance(network) - 0.1), "around"),
     "small outputs": (lambda network: -float(outputs(network).norm()), "zero"),
@@ -638,6 +639,15 @@ def test_the_read_out_with_the_best_score_is_taken_and_of_equals_an_optimum(wish
     assert solution.certificate.relative_gap <= TOL
     assert solution.problem.l1_strength == 0 < solution.problem.l2_strength
     torch.testing.assert_close(network(XOR.train.inputs).detach(), solution.scores(), rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_of_optima_with_no_lower_accuracy_the_loss_decides():
+    def score(network):
+        """Return an accuracy that rises with the distance, and minus a loss that is least close to the network."""
+        return distance(network), -abs(distance(network) - 0.1)
+
+    network, _ = readout_stage(TRAINED, Split(SPLIT.data, score), Program(LOGISTIC))
+    assert 0 < distance(network) < 0.3
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 
 import cvxsnn as cs
 from cvxsnn.fitting import TaskScore
-from cvxsnn.fitting.scores import main_score
+from cvxsnn.fitting.scores import last_entry, main_score
 from cvxsnn.network import OutputHead
 from cvxsnn.network.evaluation import accuracy
 from cvxsnn.network.spiking_network import SpikingNetwork
@@ -27,6 +27,6 @@ def test_scores_of_one_shape_can_be_computed_simultaneously():
     assert TaskScore(XOR, XOR.test).shape != TaskScore(other, other.test).shape
 
 
-@pytest.mark.parametrize(("score", "number"), [(0.5, 0.5), ((0.75, -3.0), 0.75), (2, 2.0)])
-def test_the_first_entry_of_a_score_is_its_main_one(score, number):
-    assert main_score(score) == number
+@pytest.mark.parametrize(("score", "first", "last"), [(0.5, 0.5, 0.5), ((0.75, -3.0), 0.75, -3.0), (2, 2.0, 2)])
+def test_the_first_entry_of_a_score_is_its_main_one(score, first, last):
+    assert (main_score(score), last_entry(score)) == (first, last)

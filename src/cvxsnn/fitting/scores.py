@@ -30,6 +30,12 @@ def main_score(score: Any) -> float:
     return float(score[0] if isinstance(score, tuple) else score)
 
 
+def last_entry(score: Any) -> Score:
+    """Return the entry of a score that decides last: of (accuracy, -loss) the loss, which is the least noisy."""
+    last: Score = score[-1] if isinstance(score, tuple) else score
+    return last
+
+
 @dataclass(frozen=True, eq=False)
 class TaskScore:
     """The accuracy of a network on some data of a task.
