@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 RECORD, PAGE = ROOT / "fuzz" / "results.jsonl", ROOT / "docs" / "testing.md"
 
 _BEGIN, _END = "<!-- python -m fuzz.table writes this -->\n", "<!-- end -->"
-_SHOWN = 6
+_SHOWN = 2
 """Outcomes shown of each hunt, the most frequent ones."""
 
 
