@@ -58,8 +58,8 @@ PAGES = {
     "docs/scaling.md": 2,
     "docs/readouts.md": 1,
     "docs/exchange.md": 2,
-    "docs/deployment.md": 5,
-    "docs/experiments.md": 2,
+    "docs/deployment.md": 4,
+    "docs/experiments.md": 1,
 }
 """Python blocks of the pages that run from top to bottom."""
 
