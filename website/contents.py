@@ -38,9 +38,9 @@ SECTIONS = [
         "User guide",
         "How to prepare data, train a model, read its certificate, and take it to other libraries and chips.",
         {
-            "First steps": ["docs/install", "docs/quick-start", "docs/certificates", "docs/explore"],
+            "First steps": ["docs/install", "docs/quick-start", "docs/explore"],
             "Data": ["docs/data", "docs/time-series"],
-            "Training": ["docs/methods", "docs/witnesses", "docs/sparsity", "docs/scaling"],
+            "Training": ["docs/methods", "docs/certificates", "docs/witnesses", "docs/sparsity", "docs/scaling"],
             "Other libraries and chips": ["docs/readouts", "docs/exchange", "docs/deployment"],
             OTHER_PAGES: [],
         },
