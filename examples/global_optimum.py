@@ -3,7 +3,7 @@
 python examples/global_optimum.py --output out
 
 For each data set: find the optimum over *all* LIF neurons with decay 0.5 and a bias, keep the proof in a file, save the
-network as a model file, check the proof with the program that shares no code with the library, and compare the model
+network as a model file, check the proof with a program that imports nothing of the library, and compare the model
 file with the network in the proof. If it is stopped, the same command goes on with the proofs.
 """
 

@@ -3,7 +3,7 @@
 python examples/plots.py                 # writes out/plot-*.png, takes about half a minute
 python examples/plots.py --quick -o .    # a smaller model
 
-They are drawn for one small model of handwritten digits. docs/plots.md shows them beside the lines that draw them.
+They are drawn for one small model of handwritten digits. docs/explore.md shows them beside the lines that draw them.
 """
 
 import argparse

@@ -71,7 +71,7 @@ def test_a_page_about_a_model_is_written(tmp_path):
 
 def test_every_plot_is_drawn_and_shown_in_its_page(tmp_path):
     run_example("plots.py", tmp_path, *QUICK["plots.py"])
-    page = (EXAMPLES.parent / "docs" / "plots.md").read_text()
+    page = (EXAMPLES.parent / "docs" / "explore.md").read_text()
     for name in cvxsnn.plots.__all__:
         picture = f"{name.replace('_', '-')}.png"
         assert (tmp_path / picture).stat().st_size > 0

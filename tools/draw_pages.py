@@ -64,9 +64,8 @@ MODELS: dict[str, Callable[[], tuple[cs.SpikingClassifier, Arrays, Arrays]]] = {
     "ecg": ecg,
 }
 TITLES = {"xor": "First-last XOR", "digits": "Digits", "spoken": "Spoken digits", "ecg": "Electrocardiograms"}
-SCREENS = {"wide": (1280, 1500), "narrow": (390, 1500)}
-SECTIONS = ("optimality", "path", "neurons", "sequence", "costs")
-"""Sections of the page about spoken digits that have pictures of their own."""
+PICTURES: dict[str, tuple[str, ...]] = {"digits": (), "spoken": ("optimality", "neurons")}
+"""Pages that the documentation shows, and the sections of which it has pictures of their own."""
 
 
 def _fit(train: Arrays, **parameters: Any) -> cs.SpikingClassifier:
@@ -91,25 +90,20 @@ def _endings(inputs: Any, labels: Any, n_each: int) -> Arrays:
 
 
 def take_pictures(page: Path, name: str, folder: Path) -> list[Path]:
-    """Take pictures of a page, wide and narrow, light and dark."""
+    """Take pictures of a page and of some of its sections."""
     from playwright.sync_api import sync_playwright
 
-    taken = []
     with sync_playwright() as run:
         browser = run.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for screen, (width, height) in SCREENS.items():
-            for scheme in ("light", "dark"):
-                tab = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-                tab.goto(page.resolve().as_uri())
-                tab.wait_for_function("document.documentElement.dataset.ready === 'yes'")
-                tab.wait_for_timeout(300)
-                taken.append(_save(tab.screenshot(), folder / f"explore-{name}-{screen}-{scheme}.png"))
-                if name == "spoken" and (screen, scheme) == ("wide", "light"):
-                    tab.add_style_tag(content="nav.sections { position: static !important }")
-                    for section in SECTIONS:
-                        shot = tab.locator(f"#{section}").screenshot()
-                        taken.append(_save(shot, folder / f"explore-section-{section}.png"))
-                tab.close()
+        tab = browser.new_page(viewport={"width": 1280, "height": 1500}, color_scheme="light")
+        tab.goto(page.resolve().as_uri())
+        tab.wait_for_function("document.documentElement.dataset.ready === 'yes'")
+        tab.wait_for_timeout(300)
+        taken = [_save(tab.screenshot(), folder / f"explore-{name}-wide-light.png")]
+        tab.add_style_tag(content="nav.sections { position: static !important }")
+        for section in PICTURES[name]:
+            shot = tab.locator(f"#{section}").screenshot()
+            taken.append(_save(shot, folder / f"explore-section-{section}.png"))
         browser.close()
     return taken
 
@@ -137,7 +131,7 @@ def main() -> None:
         found = explore(model, *test, training=train, name=TITLES[name], max_seconds=given.seconds)
         page = found.save(given.pages / f"{name}.html")
         print(f"{page}: {page.stat().st_size / 2**20:.1f} MB, score {found.views[0].quality.score:.4f}")
-        if given.pictures is not None:
+        if given.pictures is not None and name in PICTURES:
             for picture in take_pictures(page, name, given.pictures):
                 print(f"  {picture}: {picture.stat().st_size / 1024:.0f} kB")
 

@@ -38,49 +38,25 @@ SECTIONS = [
         "User guide",
         "How to prepare data, train a model, read its certificate, and take it to other libraries and chips.",
         {
-            "First steps": ["docs/install", "docs/quick-start", "docs/certificates", "docs/explore", "docs/plots"],
-            "Data": ["docs/data", "docs/layouts", "docs/time-series", "docs/speech"],
-            "Training": [
-                "docs/methods",
-                "docs/witnesses",
-                "docs/delays",
-                "docs/elastic-net",
-                "docs/few-neurons",
-                "docs/sparsity",
-                "docs/scaling",
-            ],
-            "Other libraries and chips": [
-                "docs/readouts",
-                "docs/exchange",
-                "docs/deployment",
-                "docs/quantising-imports",
-                "docs/streaming",
-            ],
-            "Extending": ["docs/own-tasks"],
+            "First steps": ["docs/install", "docs/quick-start", "docs/explore"],
+            "Data": ["docs/data", "docs/time-series"],
+            "Training": ["docs/methods", "docs/certificates", "docs/witnesses", "docs/sparsity", "docs/scaling"],
+            "Other libraries and chips": ["docs/readouts", "docs/exchange", "docs/deployment"],
             OTHER_PAGES: [],
         },
     ),
     Section(
         "theory-index",
         "Theory",
-        "The theorems as computations, proofs over all neurons, the convex program, its dual, and how it is solved.",
-        {
-            "": [
-                "docs/theory",
-                "docs/global-optimum",
-                "docs/proof-files",
-                "docs/solvers",
-                "docs/notation",
-                "docs/glossary",
-            ]
-        },
+        "The theorems as computations, proofs over all neurons, the files that hold them, and the words and symbols.",
+        {"": ["docs/theory", "docs/proof-files", "docs/glossary"]},
     ),
     Section(
         "benchmarks-index",
         "Benchmarks",
         "What was measured, on which data, with which commands.",
         {
-            "": ["docs/defaults", "docs/records", "docs/experiments", "benchmarks/RESULTS"],
+            "": ["docs/defaults", "docs/experiments", "benchmarks/RESULTS"],
             "Results of experiments": ["docs/results/*"],
         },
     ),
@@ -88,7 +64,7 @@ SECTIONS = [
         "development",
         "Development",
         "How the library is built and tested, and how to change it.",
-        {"": ["docs/testing", "docs/architecture", "CONTRIBUTING", "SECURITY"]},
+        {"": ["docs/architecture", "docs/testing", "CONTRIBUTING", "SECURITY"]},
     ),
 ]
 WHATS_NEW = "CHANGELOG"

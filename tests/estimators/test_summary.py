@@ -68,7 +68,7 @@ def test_the_reason_names_what_was_chosen():
     (chosen,) = [trial for trial in MIXED.summary().trials if trial.is_chosen]
     (line,) = [line for line in str(MIXED.summary()).splitlines() if line.startswith("Chosen: ")]
     assert line.startswith(f"Chosen: {chosen.mixture!r} and read-out {chosen.readout!r}: ")
-    assert line.endswith("20 neurons: as given.")
+    assert line.endswith("20 neurons: as you asked.")
 
 
 def test_the_certificate_is_put_into_words():

@@ -90,6 +90,7 @@ def test_the_verdict_says_who_is_best_and_what_is_proven(results):
     bound = float(verdict.split("by more than ")[1].split(" of it")[0])
     assert cvx.trained.certificate.relative_gap <= bound <= 1.2 * cvx.trained.certificate.relative_gap
     assert demo.judge_task([sg]).endswith("Nothing is proven.")
+    assert demo.judge_task([cvx, cvx]).startswith(f"All 2 methods reach a test accuracy of {cvx.scores['test']:.3f}.")
 
 
 def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):

@@ -187,7 +187,7 @@ def test_the_reasons_are_those_of_the_choices(monkeypatch):
     one = {"families": "all", "readouts": ("mean",)}
     no_choice = "'all' and read-out 'mean': no choice was left open"
     default = "'all' and read-out 'mean': the default, and nothing else that was tried was clearly better"
-    assert reasons(training_set(30, n_steps=3), 30, **one) == f"{no_choice}; 30 neurons: as given"
+    assert reasons(training_set(30, n_steps=3), 30, **one) == f"{no_choice}; 30 neurons: as you asked"
     set_sizes(monkeypatch, n_compared=20, n_neurons=(40, 80), clearly=-99.0)
     assert reasons(data, **one) == f"{no_choice}; 80 neurons: the errors still fall with the number of neurons"
     set_sizes(monkeypatch, clearly=99.0)
@@ -364,7 +364,7 @@ def test_few_neurons_are_read_by_ridge_and_certified(sparsity, readout):
     assert fitted.solution.certificate.relative_gap <= 1e-6
     assert fitted.solution.certificate.scope == "selected"
     assert 2 * fitted.chosen.loss < np.var(data.targets["label"])
-    why = "as given" if sparsity == 7 else "the fewest within one standard error of the best"
+    why = "as you asked" if sparsity == 7 else "the fewest within one standard error of the best"
     assert fitted.reason.endswith(f"; {n_chosen} neurons are read: {why}")
 
 

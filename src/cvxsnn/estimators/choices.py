@@ -161,10 +161,10 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     tol : float
         Relative gap to certify.
     max_seconds : float, optional
-        Time for a fit. Nothing is begun that is likely to end later, and the best choice so far is solved and
-        certified; :meth:`summary` says so. Always done are a first comparison of 3,000 neurons on at most 1,000
-        samples, the first family of a search or the first epoch of a gradient stage, and the final solve; with
-        ``n_neurons`` or ``sparsity``, the neurons or the selection they set.
+        Time for a fit. Steps expected to overrun are skipped, and the best choice so far is solved and certified;
+        :meth:`summary` says so. Always done are a first comparison of 3,000 neurons on at most 1,000 samples, the first
+        family of a search or the first epoch of a gradient stage, and the final solve; with ``n_neurons`` or
+        ``sparsity``, the neurons or the selection they set.
     surrogate : SurrogateSettings, optional
         Settings of gradient stages. By default 50 epochs; for "varpro" 40 in batches of 32 at a learning rate of 0.005.
     device : str

@@ -71,6 +71,8 @@ def judge_task(results: Sequence[DemoResult]) -> str:
     best, worst = (choose(result.scores["test"] for result in results) for choose in (max, min))
     leaders = " and ".join(result.config.method for result in results if result.scores["test"] == best)
     verdict = f"The best test accuracy is {best:.3f}, by {leaders}; the worst is {worst:.3f}."
+    if best == worst and len(results) > 1:
+        verdict = f"All {len(results)} methods reach a test accuracy of {best:.3f}."
     proven = most_accurate(results)
     if proven is None or proven.trained.certificate is None:
         return f"{verdict} Nothing is proven."

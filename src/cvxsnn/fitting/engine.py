@@ -93,9 +93,9 @@ class Budget:
         The number of neurons of kinds or of a mixture. By default 3,000 and 8,192, or 12,000 and 16,384 if that
         promises a clearly lower error.
     max_seconds : float
-        Time for everything. Nothing is begun that is likely to end later. The first comparison, a solve of it if the
-        program is not ridge, the spikes of the neurons compared on all rows and the final solve are always finished;
-        with given numbers of neurons, their judgement and the selection too.
+        Time for everything. Steps expected to overrun are skipped. The first comparison, a solve of it if the program
+        is not ridge, the spikes of the neurons compared on all rows and the final solve are always finished; with given
+        numbers of neurons, their judgement and the selection too.
     sparsity : int or "few", optional
         The most neurons to read, or the fewest whose error is within one standard error of the best. By default all
         neurons are read.
@@ -393,7 +393,7 @@ class _Engine:
         family = self.families[0] if compared is None else compared.trial.family
         n_rows, (fewer, more) = self.data.n_samples, SIZES.n_of_kinds if own_readout(family) else SIZES.n_neurons
         if self.budget.n_neurons is not None or compared is None:
-            n_neurons, why = self.budget.n_neurons or fewer, "as given"
+            n_neurons, why = self.budget.n_neurons or fewer, "as you asked"
         elif not self.clock.has_time(fewer, n_rows):
             n_neurons, why = compared.trial.n_neurons, "no time was left to try more"
         elif n_rows > SIZES.max_rows:
@@ -461,7 +461,7 @@ class _Engine:
             why = "fewer have a clearly higher error" if sparsity == "few" else f"no more than {sparsity:,} differ"
             self.reasons.append(f"all neurons are read: {why}")
             return judged
-        why = "the fewest within one standard error of the best" if sparsity == "few" else "as given"
+        why = "the fewest within one standard error of the best" if sparsity == "few" else "as you asked"
         self.reasons.append(f"{plural(len(selection.neurons), 'neuron is', 'neurons are')} read: {why}")
         witnesses = witnesses.take_neurons(selection.neurons)
         problem = self._problem(program, witnesses, self.data)
