@@ -1,0 +1,118 @@
+/*
+ * {{ name }}: a spiking network, written by cvxsnn {{ version }}.
+ *
+ *     static {{ name }}_state state;
+ *     {{ name }}_reset(&state);
+ *     for each step of a sequence: {{ name }}_step(&state, input);
+ *     {{ "class = " ~ name ~ "_class(&state);" if is_classifier else name ~ "_scores(&state, scores);" }}
+ *
+ * Scores{{ " and class" if is_classifier }} can be read after any step. Spikes and their statistics are those of Python, to the bit.
+{% if integers %}
+ * There is no floating-point number. Spikes were compared with those of Python on {{ n_compared }} sequences; on these, {{ n_other }}
+ * classes differ. Sequences may have up to {{ longest }} steps.
+ *
+ * An input is round({{ "(x - mean) / scale" if scales else "x" }} * 65536){{ ", with" if scales }}
+{% for mean, scale in scales %}
+ *     mean {{ mean }}, scale {{ scale }} for input {{ loop.index0 }}
+{% endfor %}
+{% else %}
+ * Scores are sums of doubles in one fixed order, so they are the same on all machines; those of Python may differ by
+ * {{ NAME }}_TOLERANCE, and the class if the two largest scores differ by less than twice that.{{ " Inputs are standardised in here." if scales }}
+{% endif %}
+{% if labels %}
+ *
+ * The classes are
+{% for label in labels %}
+ *     {{ loop.index0 }}: {{ label }}
+{% endfor %}
+{% endif %}
+ */
+#ifndef {{ NAME }}_H
+#define {{ NAME }}_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define {{ NAME }}_FEATURES {{ n_features }}
+#define {{ NAME }}_SCORES {{ n_outputs }}
+{% if is_classifier %}
+#define {{ NAME }}_CLASSES {{ n_classes }}
+{% endif %}
+{% if program.n_steps %}
+#define {{ NAME }}_STEPS {{ program.n_steps }} /* of every sequence */
+{% endif %}
+#define {{ NAME }}_FLASH {{ n_bytes }} /* bytes of tables, without code */
+#define {{ NAME }}_RAM sizeof({{ name }}_state)
+#define {{ NAME }}_STEP_OPERATIONS {{ step_operations }} /* multiplications and additions of one step */
+#define {{ NAME }}_SCORE_OPERATIONS {{ score_operations }} /* of one call for scores or the class */
+{% if integers %}
+#define {{ NAME }}_SCORE_UNIT {{ integers.unit.hex() }} /* a score is a number of {{ name }}_scores times this{{ ", divided by the steps so far" if integers.has_shares }} */
+{% else %}
+#define {{ NAME }}_TOLERANCE {{ "%.3g" | format(program.tolerance) }} /* largest difference of scores from those of Python */
+{% endif %}
+
+/* Inputs are kept in 64 bits. With -D{{ NAME }}_WIDE=0 they take 32 bits, and those beyond {{ narrow_limit }} are cut. */
+#ifndef {{ NAME }}_WIDE
+#define {{ NAME }}_WIDE 1
+#endif
+#if {{ NAME }}_WIDE
+typedef int64_t {{ name }}_value;
+#else
+typedef int32_t {{ name }}_value;
+#endif
+
+/* One sequence: as many as you like can be open at once. */
+typedef struct {
+    uint32_t steps; /* so far */
+{% if has_changes %}
+    {{ name }}_value before[{{ n_features }}];
+{% endif %}
+{% for layer in layers %}
+{% if layer.number == 1 or layer.depth > 1 %}
+    {{ name ~ "_value" if layer.number == 1 else "uint8_t" }} values_{{ layer.number }}[{{ layer.size }}]; /* {{ layer.depth }} steps of {{ layer.n_rows }} */
+{% if layer.depth > 1 %}
+    uint32_t head_{{ layer.number }};
+{% endif %}
+{% endif %}
+{% if layer.n_membranes %}
+    {{ layer.real }} leaked_{{ layer.number }}[{{ layer.n_membranes }}];
+{% endif %}
+{% if layer.n_kept %}
+    uint8_t spikes_{{ layer.number }}[{{ layer.n_kept }}];
+{% endif %}
+{% endfor %}
+{% if n_numbers %}
+    uint32_t numbers[{{ n_numbers }}];
+{% endif %}
+{% if n_bursts %}
+    uint32_t runs[{{ n_bursts }}];
+{% endif %}
+} {{ name }}_state;
+
+/* Begins a sequence. */
+void {{ name }}_reset({{ name }}_state *state);
+
+/* Reads one step. Returns 0, or 1 if an input was no number or too large, and was replaced by zero or cut. */
+int {{ name }}_step({{ name }}_state *state, const {{ number }} input[{{ n_features }}]);
+
+/* Writes the scores of the sequence so far. */
+void {{ name }}_scores(const {{ name }}_state *state, {{ score }} scores[{{ n_outputs }}]);
+{% if is_classifier %}
+
+/* Returns the class of the sequence so far, from 0: the place of its label in the list above. */
+int {{ name }}_class(const {{ name }}_state *state);
+{% endif %}
+
+#ifdef {{ NAME }}_SELF_TEST
+/* Returns how many scores differ, in any bit, from those that are expected: 0 on a machine that computes as it should. */
+int {{ name }}_self_test(void);
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
