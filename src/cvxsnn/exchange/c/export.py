@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from ...convex.losses import LOSSES
 from ...convex.objective import decide_class
 from ...core.errors import InvalidInputError
-from ...core.formatting import printable
+from ...core.formatting import plural, printable
 from ...core.storage import write_atomically
 from ...data.sequences import Sequences
 from ...estimators.inputs import read_inputs, standardise
@@ -23,7 +24,7 @@ from ...network import SpikingNetwork
 from ...neurons.exact import INPUT_UNIT
 from .integers import LONGEST, IntegerModel, in_integers
 from .program import CLayer, Floats, Program, compile_network
-from .tables import INT32_MAX, write_float, write_lines, write_tables
+from .tables import INT32_MAX, write_float, write_integer, write_lines, write_tables
 
 _N_TESTED = 3
 _LONGEST_TESTED = 64
@@ -118,6 +119,11 @@ def _render(
         if X is None:
             raise InvalidInputError("expected sequences on which spikes are compared, got none: pass X")
         program, whole = in_integers(network, program, read)
+    lengths = {read.n_steps} if read.lengths is None else {*read.lengths.tolist()}
+    if program.n_steps and lengths != {program.n_steps}:
+        raise InvalidInputError(
+            f"expected sequences of {plural(program.n_steps, 'step')}, got others: pass their n_steps"
+        )
     tables = write_tables(program, scale, whole)
     values = _values(network.n_features, program, whole) | {
         "name": name,
@@ -215,11 +221,12 @@ def _values(n_features: int, program: Program, whole: IntegerModel | None) -> di
         "has_squares": any("square" in view["name"] for view in views),
         "has_root": "root" in statistics,
         "has_shares": has_shares,
+        "steps_factor": f" * {program.n_steps or 'steps'}" if whole is not None and has_shares else "",
         "factor": f" * {2**whole.root_bits}" if whole is not None and whole.root_bits else "",
         "n_lazy": n_lazy,
         "has_lazy_groups": any(block.kind == "group" and block.is_lazy for block in blocks),
         "has_eager_groups": any(block.kind == "group" and not block.is_lazy for block in blocks),
-        "starts_somewhere": any(layer["starts_leaked"] or layer["starts_spikes"] for layer in layers),
+        "starts_somewhere": any(layer["starts_membranes"] or layer["starts_spikes"] for layer in layers),
         "n_numbers": n_numbers,
         "n_bursts": sum(segment.last - segment.first for segment in program.segments if segment.statistic == "burst"),
         "narrow_largest": narrow,
@@ -272,7 +279,7 @@ def _layer_values(program: Program, depth: int, is_whole: bool) -> dict[str, Any
         "n_kept": len(layer.neurons) - n_lazy,
         "real": "int32_t" if is_whole else "double" if is_double else "float",
         "fires": ">" if getattr(layer.layer, "tie", "ge") == "gt" else ">=",
-        "starts_leaked": n_membranes > 0 and bool(layer.parameter("initial_membrane")[first:].any()),
+        "starts_membranes": n_membranes > 0 and bool(layer.parameter("initial_membrane")[first:].any()),
         "starts_spikes": bool(dynamic) and bool(layer.parameter("initial_spikes")[first:].any()),
     }
 
@@ -294,19 +301,25 @@ def _test(
     """Return sequences for the self-test, and their scores."""
     n_steps, few = program.n_steps or min(_LONGEST_TESTED, read.n_steps), torch.arange(min(_N_TESTED, len(raw)))
     lengths = torch.full((len(few),), n_steps) if raw.lengths is None else raw.lengths[few].clamp(max=n_steps)
-    raw, read = (Sequences(sequences.inputs[few, :n_steps], lengths) for sequences in (raw, read))
-    features = network.features(read).cpu()
+    # All beginnings of a sequence, whose scores are those of its steps; windows are complete at the end alone.
+    ends = [torch.arange(length if program.n_steps else 1, length + 1) for length in lengths.tolist()]
+    rows = few.repeat_interleave(torch.tensor([len(end) for end in ends]))
+    beginnings = Sequences(read.inputs[rows, :n_steps], torch.cat(ends))
+    features = network.features(beginnings).cpu()
+    scores: npt.NDArray[Any]
     if whole is None:
-        inputs, texts = raw.inputs, [write_float(score) for score in program.scores(features).flat]
+        inputs, write = raw.inputs[few], write_float
+        scores = program.scores(features)
     else:
-        inputs = torch.round(read.inputs / INPUT_UNIT)
-        texts = [f"{score}LL" for score in whole.scores(program, features, lengths.numpy()).flat]
+        inputs, write = torch.round(read.inputs[few] / INPUT_UNIT), write_integer
+        scores = whole.scores(program, features, torch.cat(ends).numpy())
+    texts = []
+    for row in np.split(scores, np.cumsum([len(end) for end in ends])[:-1]):
+        texts.append(", ".join(map(write, sum(row[1:], row[0]))))
     steps = [value for row, length in zip(inputs, lengths.tolist(), strict=True) for value in row[:length].flatten()]
-    n_outputs = len(program.intercept)
-    rows = [", ".join(texts[i : i + n_outputs]) for i in range(0, len(texts), n_outputs)]
     return {
         "lengths": lengths.tolist(),
         "size": len(steps),
-        "inputs": write_lines([write_float(step) if whole is None else str(int(step)) for step in steps]),
-        "scores": "\n".join(f"        {{ {row} }}," for row in rows),
+        "inputs": write_lines([write(step) for step in steps]),
+        "scores": "\n".join(f"        {{ {text} }}," for text in texts),
     }

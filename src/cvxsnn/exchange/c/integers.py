@@ -21,8 +21,11 @@ _BITS_OF_DECAY = 30
 _BITS_OF_MEMBRANE = 29
 """Bits of the largest membrane on the data, without its sign; a membrane has 31, so four times as much is left."""
 
-_ROOT_BITS = 8
+_ROOT_BITS = 15
 """Bits of a square root after the point."""
+
+_RAISED = (0, *(sign * 2**power for power in range(13) for sign in (1, -1)))
+"""By how much biases are raised."""
 
 _BLOCK = 2**24
 """Spikes that are compared at once."""
@@ -30,15 +33,19 @@ _BLOCK = 2**24
 
 @dataclass(frozen=True, eq=False)
 class FixedLayer:
-    """The parameters of neurons with membranes, in the units of their membranes.
+    """Neurons with membranes, in the units of their membranes.
 
     Parameters
     ----------
     shift, recurrent_shift : arrays of shape (n_neurons,)
         By how many bits sums are shifted to the right.
     bias, threshold, decay, start : arrays of shape (n_neurons,)
-        The parameters; the decay has 30 bits after the point, and ``start`` is the leaked membrane before the first
-        step.
+        The parameters; the decay has 30 bits after the point, and ``start`` is the membrane before the first step.
+        Recurrent neurons have a bias only.
+    first : array of shape (n_neurons,), dtype bool
+        The spikes before the first step.
+    is_strict : bool
+        Whether a membrane of zero does not fire.
     """
 
     shift: Integers
@@ -47,6 +54,32 @@ class FixedLayer:
     threshold: Integers | None
     decay: Integers | None
     start: Integers | None
+    first: npt.NDArray[np.bool_]
+    is_strict: bool
+
+    def take(self, neurons: Integers, raised: int) -> "FixedLayer":
+        """Return some neurons with their biases raised."""
+        values = {
+            name: value if value is None or name == "is_strict" else value[neurons]
+            for name, value in vars(self).items()
+        }
+        return replace(self, **values | {"bias": values["bias"] + raised})
+
+    def run(self, sums: Integers, feedback: Integers | None) -> npt.NDArray[np.bool_]:
+        """Return the spikes (n_steps, n_samples, n_neurons) for sums of the same shape, as in C."""
+        drive = _scaled(sums, self.shift) + self.bias
+        if self.decay is None or self.threshold is None or self.start is None:
+            assert feedback is not None
+            assert self.recurrent_shift is not None
+            fires: npt.NDArray[np.bool_] = drive + _scaled(feedback, self.recurrent_shift) >= 0
+            return fires
+        spikes = np.empty(sums.shape, dtype=bool)
+        membrane, spike = self.start, self.first
+        for step in range(len(sums)):
+            leaked = (membrane * self.decay + 2 ** (_BITS_OF_DECAY - 1)) >> _BITS_OF_DECAY
+            membrane = np.clip(leaked + drive[step] - spike * self.threshold, 1 - 2**31, 2**31 - 1)
+            spike = spikes[step] = membrane > 0 if self.is_strict else membrane >= 0
+        return spikes
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,39 +146,61 @@ def in_integers(network: SpikingNetwork, program: Program, sequences: Sequences)
         Its parameters as whole numbers.
     """
     layers: list[FixedLayer | None] = []
-    changed, total = 0, 0
+    changed = 0
     for depth, layer in enumerate(program.layers):
         if not (layer.has("membrane") or layer.has("recurrent")):
             layers.append(None)
             continue
-        fixed = _fix(layer, _largest_membranes(network, program, depth, sequences))
+        fixed, n_changed = _settle(network, program, depth, sequences)
         layers.append(fixed)
+        changed += n_changed
         shifted = int((layer.taps.levels[_dynamic(layer)] << np.maximum(0, -fixed.shift)).max())
         program = replace(program, largest=min(program.largest, 2**62 // max(1, shifted))) if depth == 0 else program
-        for sums, feedback, spikes, inside in _blocks(network, program, depth, sequences):
-            differs = (_run(layer, fixed, sums, feedback) != spikes) & inside
-            changed += int(differs.sum())
-            total += int(inside.sum()) * spikes.shape[2]
     if changed:
         raise InvalidInputError(
-            f"expected the same spikes with membranes of 32 bits, got {changed:,} of {total:,} on X that differ: "
-            "export without integers"
+            f"expected the same spikes with membranes of 32 bits, got {changed:,} that differ on X: export without "
+            "integers"
         )
     return program, _whole_readout(program, tuple(layers))
+
+
+def _settle(network: SpikingNetwork, program: Program, depth: int, sequences: Sequences) -> tuple[FixedLayer, int]:
+    """Return the neurons of a layer in fixed point, and how many of their spikes differ.
+
+    Levels are often taken from the data, so membranes of exactly zero are common, which fixed point rounds up or down.
+    The biases of neurons that would differ are raised or lowered by as little as possible.
+    """
+    layer = program.layers[depth]
+    fixed = _fix(layer, _largest_membranes(network, program, depth, sequences))
+    everyone = np.arange(len(fixed.bias))
+
+    def n_changed(neurons: Integers, raised: tuple[int, ...]) -> Integers:
+        changed = np.zeros((len(raised), len(neurons)), dtype=np.int64)
+        for sums, feedback, spikes, inside in _blocks(network, program, depth, sequences) if len(neurons) else ():
+            own = None if feedback is None else feedback[..., neurons]
+            for trial, change in zip(changed, raised, strict=True):
+                differs = fixed.take(neurons, change).run(sums[..., neurons], own) != spikes[..., neurons]
+                trial += (differs & inside).sum((0, 1))
+        return changed
+
+    wrong = np.flatnonzero(n_changed(everyone, (0,))[0])
+    changed = n_changed(wrong, _RAISED)
+    fixed.bias[wrong] += np.array(_RAISED)[changed.argmin(0)]
+    return fixed, int(changed.min(0).sum())
 
 
 def _whole_readout(program: Program, layers: tuple[FixedLayer | None, ...]) -> IntegerModel:
     statistics = {segment.statistic for segment in program.segments}
     has_shares = not statistics <= {"ever", "last"}
     root_bits = _ROOT_BITS if "root" in statistics else 0
-    longest = (program.n_steps * program.n_windows or LONGEST) if has_shares else 1
+    longest = (program.n_steps + program.n_windows or LONGEST) if has_shares else 1
     weight, intercept = abs(program.weight), abs(program.intercept)
     largest = max(weight.max(), intercept.max(), np.finfo(np.float64).tiny)
     total = max((weight.sum(0) + intercept).max(), largest)
     unit = max(largest / (2**31 - 1), total * longest * 2.0 ** (root_bits - 61))
     return IntegerModel(
         layers=layers,
-        weight=np.rint(program.weight / unit).astype(np.int64) * (program.n_windows or 1),
+        weight=np.rint(program.weight / unit).astype(np.int64),
         intercept=np.rint(program.intercept / unit).astype(np.int64) << root_bits,
         unit=unit / 2**root_bits,
         has_shares=has_shares,
@@ -233,18 +288,15 @@ def _fix(layer: CLayer, largest: Floats) -> FixedLayer:
         numbers: Integers = np.clip(np.rint(values / unit), 1 - 2**31, 2**31 - 1).astype(np.int64)
         return numbers
 
-    bias = fixed(layer.parameter("bias")[mine])
+    bias, first = fixed(layer.parameter("bias")[mine]), layer.parameter("initial_spikes")[mine] != 0
     if layer.recurrent is not None:
-        return FixedLayer(shift(layer.taps), shift(layer.recurrent), bias, None, None, None)
+        shifts = shift(layer.taps), shift(layer.recurrent)
+        return FixedLayer(*shifts, bias, None, None, None, first, is_strict=False)
     decay = np.rint(layer.parameter("decay")[mine] * 2**_BITS_OF_DECAY).astype(np.int64)
     threshold = fixed(layer.parameter("threshold")[mine])
-    start = _leak(fixed(layer.parameter("initial_membrane")[mine]), decay)
-    return FixedLayer(shift(layer.taps), None, bias, threshold, decay, start)
-
-
-def _leak(membrane: Integers, decay: Integers) -> Integers:
-    leaked: Integers = (membrane * decay + 2 ** (_BITS_OF_DECAY - 1)) >> _BITS_OF_DECAY
-    return leaked
+    start = fixed(layer.parameter("initial_membrane")[mine])
+    is_strict = getattr(layer.layer, "tie", "ge") == "gt"
+    return FixedLayer(shift(layer.taps), None, bias, threshold, decay, start, first, is_strict)
 
 
 def _scaled(sums: Integers, shift: Integers) -> Integers:
@@ -252,24 +304,3 @@ def _scaled(sums: Integers, shift: Integers) -> Integers:
     right = np.maximum(shift, 0)
     scaled: Integers = ((sums << np.maximum(-shift, 0)) + (1 << right >> 1)) >> right
     return scaled
-
-
-def _run(layer: CLayer, fixed: FixedLayer, sums: Integers, feedback: Integers | None) -> npt.NDArray[np.bool_]:
-    """Return the spikes (n_steps, n_samples, n_neurons) of membranes in fixed point, as in C."""
-    drive = _scaled(sums, fixed.shift) + fixed.bias
-    if feedback is not None:
-        assert fixed.recurrent_shift is not None
-        fires: npt.NDArray[np.bool_] = drive + _scaled(feedback, fixed.recurrent_shift) >= 0
-        return fires
-    assert fixed.decay is not None
-    assert fixed.threshold is not None
-    assert fixed.start is not None
-    mine, is_strict = _dynamic(layer), getattr(layer.layer, "tie", "ge") == "gt"
-    spikes = np.empty(sums.shape, dtype=bool)
-    leaked = np.broadcast_to(fixed.start, sums[0].shape)
-    spike = np.broadcast_to(layer.parameter("initial_spikes")[mine] != 0, sums[0].shape)
-    for step in range(len(sums)):
-        membrane = np.clip(leaked + drive[step] - spike * fixed.threshold, 1 - 2**31, 2**31 - 1)
-        spike = spikes[step] = membrane > 0 if is_strict else membrane >= 0
-        leaked = _leak(membrane, fixed.decay)
-    return spikes

@@ -77,12 +77,16 @@ def _layer_tables(layer: CLayer, number: int, whole: IntegerModel | None) -> lis
     real = "double" if layer.layer.weight.dtype == torch.float64 else "float"
     if layer.parameter("initial_spikes")[mine].any():
         tables.append(_integer_table(f"start_spikes_{number}", layer.parameter("initial_spikes")[mine]))
+    starts = bool(layer.parameter("initial_membrane")[mine].any()) if layer.has("membrane") else False
     if whole is not None:
         fixed = whole.layers[number - 1]
         assert fixed is not None
-        start = None if fixed.start is None or not fixed.start.any() else fixed.start
         named = {"shift": fixed.shift, "recurrent_shift": fixed.recurrent_shift, "bias": fixed.bias}
-        named |= {"threshold": fixed.threshold, "decay": fixed.decay, "start_leaked": start}
+        named |= {
+            "threshold": fixed.threshold,
+            "decay": fixed.decay,
+            "start_membranes": fixed.start if starts else None,
+        }
         return tables + [
             _integer_table(f"{name}_{number}", value) for name, value in named.items() if value is not None
         ]
@@ -91,11 +95,7 @@ def _layer_tables(layer: CLayer, number: int, whole: IntegerModel | None) -> lis
         reals["recurrent_unit"] = layer.recurrent.unit[mine]
     else:
         reals |= {name: layer.parameter(name)[mine] for name in ("threshold", "decay")}
-        if layer.parameter("initial_membrane")[mine].any():
-            kind = np.float64 if real == "double" else np.float32
-            leaked: npt.NDArray[Any] = layer.parameter("initial_membrane")[mine].astype(kind)
-            leaked *= reals["decay"].astype(kind)
-            reals["start_leaked"] = leaked.astype(np.float64)
+        reals |= {"start_membranes": layer.parameter("initial_membrane")[mine]} if starts else {}
     return tables + [_real_table(f"{name}_{number}", value, real) for name, value in reals.items()]
 
 
@@ -103,8 +103,13 @@ def _integer_table(name: str, values: npt.NDArray[Any]) -> Table:
     """Return a table in the narrowest type."""
     numbers = [int(value) for value in values.flat]
     kind = next(kind for kind in _TYPES if all(_fits(number, kind) for number in (min(numbers), max(numbers))))
-    texts = [f"{number}LL" if abs(number) > INT32_MAX else str(number) for number in numbers]
-    return Table(name, kind, len(numbers), write_lines(texts), len(numbers) * (int(re.sub(r"\D", "", kind)) // 8))
+    return Table(
+        name,
+        kind,
+        len(numbers),
+        write_lines([write_integer(number) for number in numbers]),
+        len(numbers) * (int(re.sub(r"\D", "", kind)) // 8),
+    )
 
 
 def _fits(number: int, kind: str) -> bool:
@@ -116,6 +121,11 @@ def _fits(number: int, kind: str) -> bool:
 def _real_table(name: str, values: npt.NDArray[Any], kind: str) -> Table:
     texts = [write_float(value) + ("f" if kind == "float" else "") for value in values.flat]
     return Table(name, kind, len(texts), write_lines(texts), len(texts) * (4 if kind == "float" else 8))
+
+
+def write_integer(value: float) -> str:
+    """Return a whole number as C reads it."""
+    return f"{int(value)}LL" if abs(int(value)) > INT32_MAX else str(int(value))
 
 
 def write_float(value: float) -> str:

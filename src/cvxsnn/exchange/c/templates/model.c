@@ -10,14 +10,6 @@
 #if defined(__FAST_MATH__) || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)
 #error "expected IEEE 754 arithmetic: compile without -ffast-math, and on 32-bit x86 with -msse2 -mfpmath=sse"
 #endif
-/* A product and a sum are two rounded operations, never a fused one. Spikes do not depend on this, scores do. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off")
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
 {% else %}
 
 #if (-1 >> 1) != -1
@@ -60,6 +52,7 @@ static {{ name }}_value square({{ name }}_value value, int *is_cut)
     return limit((int64_t)((size >> 16) + (((size & 0xFFFF) + ((size >> 16) & 1)) > 0x8000)), is_cut);
 }
 {% endif %}
+{% if layers | selectattr("n_dynamic") | list %}
 
 static int64_t scaled(int64_t sum, int shift)
 {
@@ -67,6 +60,7 @@ static int64_t scaled(int64_t sum, int shift)
         return sum * ((int64_t)1 << -shift);
     return (sum + ((int64_t)1 << (shift - 1))) >> shift;
 }
+{% endif %}
 {% else %}
 static {{ name }}_value limit(double units, int *is_cut)
 {
@@ -136,9 +130,9 @@ void {{ name }}_reset({{ name }}_state *state)
 {% endif %}
     memset(state, 0, sizeof *state);
 {% for layer in layers %}
-{% if layer.starts_leaked %}
+{% if layer.starts_membranes %}
     for (i = 0; i < {{ layer.n_membranes }}; ++i)
-        state->leaked_{{ layer.number }}[i] = start_leaked_{{ layer.number }}[i];
+        state->membranes_{{ layer.number }}[i] = start_membranes_{{ layer.number }}[i];
 {% endif %}
 {% if layer.starts_spikes %}
     for (i = 0; i < {{ layer.n_dynamic }}; ++i)
@@ -201,30 +195,35 @@ int {{ name }}_step({{ name }}_state *state, const {{ number }} input[{{ n_featu
     for (i = 0; i < {{ layer.n_membranes }}; ++i) {
         uint8_t *spike = &state->spikes_{{ n }}[i + {{ layer.dynamic_kept }}];
 {% if integers %}
-        int64_t membrane = state->leaked_{{ n }}[i] + scaled(sum_{{ n }}(state, i + {{ block.first }}), shift_{{ n }}[i + {{ block.first }}]) + bias_{{ n }}[i];
+        const int64_t drive = scaled(sum_{{ n }}(state, i + {{ block.first }}), shift_{{ n }}[i]) + bias_{{ n }}[i];
+        const int64_t leaked = ((int64_t)state->membranes_{{ n }}[i] * decay_{{ n }}[i] + {{ 2 ** 29 }}) >> 30;
+        int64_t membrane = leaked + drive;
         if (*spike)
             membrane -= threshold_{{ n }}[i];
         membrane = membrane > INT32_MAX ? INT32_MAX : membrane < -INT32_MAX ? -INT32_MAX : membrane;
-        *spike = membrane {{ layer.fires }} 0;
-        state->leaked_{{ n }}[i] = (int32_t)((membrane * decay_{{ n }}[i] + (1L << 29)) >> 30);
+        state->membranes_{{ n }}[i] = (int32_t)membrane;
 {% else %}
-        const {{ layer.real }} drive = ({{ layer.real }})sum_{{ n }}(state, i + {{ block.first }}) * unit_{{ n }}[i] + bias_{{ n }}[i];
-        {{ layer.real }} membrane = state->leaked_{{ n }}[i] + drive;
+        const {{ layer.real }} sum = ({{ layer.real }})sum_{{ n }}(state, i + {{ block.first }});
+        const {{ layer.real }} drive = sum * unit_{{ n }}[i] + bias_{{ n }}[i]; /* a unit is a power of two */
+        /* Through memory, so that no compiler fuses product and sum, whatever its flags. */
+        const volatile {{ layer.real }} leaked = state->membranes_{{ n }}[i] * decay_{{ n }}[i];
+        {{ layer.real }} membrane = leaked + drive;
         if (*spike)
             membrane -= threshold_{{ n }}[i];
-        *spike = membrane {{ layer.fires }} 0;
-        /* Leaks now, for the next step: so no compiler can fuse this product with the sum that follows. */
-        state->leaked_{{ n }}[i] = membrane * decay_{{ n }}[i];
+        state->membranes_{{ n }}[i] = membrane;
 {% endif %}
+        *spike = membrane {{ layer.fires }} 0;
     }
 {% elif block.kind == "recurrent" %}
     {
         uint8_t fired[{{ block.last - block.first }}];
         for (i = 0; i < {{ block.last - block.first }}; ++i) {
 {% if integers %}
-            fired[i] = scaled(sum_{{ n }}(state, i), shift_{{ n }}[i]) + scaled(recurrent_sum_{{ n }}(state, i), recurrent_shift_{{ n }}[i]) + bias_{{ n }}[i] >= 0;
+            const int64_t feedback = scaled(recurrent_sum_{{ n }}(state, i), recurrent_shift_{{ n }}[i]);
+            fired[i] = scaled(sum_{{ n }}(state, i), shift_{{ n }}[i]) + bias_{{ n }}[i] + feedback >= 0;
 {% else %}
-            const {{ layer.real }} drive = ({{ layer.real }})sum_{{ n }}(state, i) * unit_{{ n }}[i] + bias_{{ n }}[i];
+            const {{ layer.real }} sum = ({{ layer.real }})sum_{{ n }}(state, i);
+            const {{ layer.real }} drive = sum * unit_{{ n }}[i] + bias_{{ n }}[i]; /* a unit is a power of two */
             const {{ layer.real }} feedback = ({{ layer.real }})recurrent_sum_{{ n }}(state, i) * recurrent_unit_{{ n }}[i];
             fired[i] = drive + feedback >= 0;
 {% endif %}
@@ -260,8 +259,14 @@ static void add({{ score }} *scores, {{ score }} entry, uint32_t column)
 {
     uint32_t i;
     if (entry != 0)
-        for (i = 0; i < {{ n_outputs }}; ++i)
+        for (i = 0; i < {{ n_outputs }}; ++i) {
+{% if integers %}
             scores[i] += entry * readout[{{ n_outputs }} * column + i];
+{% else %}
+            const volatile double product = entry * readout[{{ n_outputs }} * column + i]; /* not fused, as above */
+            scores[i] += product;
+{% endif %}
+        }
 }
 {% if integers and has_root %}
 
@@ -284,16 +289,16 @@ void {{ name }}_scores(const {{ name }}_state *state, {{ score }} scores[{{ n_ou
     uint32_t group;
 {% endif %}
     uint32_t i;
-{% if has_shares and integers %}
+{% if has_shares and integers and not n_windows %}
     const int64_t steps = state->steps;
-{% elif has_shares %}
+{% elif has_shares and not integers %}
     const double share = {{ ("(double)" ~ n_windows ~ " / " ~ NAME ~ "_STEPS") if n_windows else "state->steps == 0 ? 0 : 1.0 / state->steps" }};
 {% endif %}
 {% for block in layers[-1].blocks if block.is_lazy %}
 {{ compute(block, layers[-1], "lazy", "") -}}
 {% endfor %}
     for (i = 0; i < {{ n_outputs }}; ++i)
-        scores[i] = intercept[i]{{ (" * steps" if not n_windows else " * " ~ NAME ~ "_STEPS") if integers and has_shares }};
+        scores[i] = {{ "(int64_t)" if integers }}intercept[i]{{ steps_factor }};
 {% for segment in segments %}
     for (i = {{ segment.first }}; i < {{ segment.last }}; ++i)
 {% set whole = "state->numbers[i]" %}
@@ -351,17 +356,24 @@ int {{ name }}_self_test(void)
     };
     static const uint32_t lengths[{{ test.lengths | length }}] = { {{ test.lengths | join(", ") }} };
     const {{ number }} *input = inputs;
-    {{ score }} scores[{{ n_outputs }}];
     int n_wrong = 0;
     uint32_t sequence, step, i;
     for (sequence = 0; sequence < {{ test.lengths | length }}; ++sequence) {
         {{ name }}_state state;
+        {{ score }} scores[{{ n_outputs }}], sums[{{ n_outputs }}] = { 0 };
         {{ name }}_reset(&state);
-        for (step = 0; step < lengths[sequence]; ++step, input += {{ n_features }})
+        for (step = 0; step < lengths[sequence]; ++step, input += {{ n_features }}) {
             {{ name }}_step(&state, input);
-        {{ name }}_scores(&state, scores);
+{% if n_windows %}
+            if (state.steps < {{ NAME }}_STEPS)
+                continue;
+{% endif %}
+            {{ name }}_scores(&state, scores);
+            for (i = 0; i < {{ n_outputs }}; ++i)
+                sums[i] += scores[i];
+        }
         for (i = 0; i < {{ n_outputs }}; ++i)
-            n_wrong += scores[i] != expected[sequence][i];
+            n_wrong += sums[i] != expected[sequence][i];
     }
     return n_wrong;
 }

@@ -6,18 +6,20 @@
  *     for each step of a sequence: {{ name }}_step(&state, input);
  *     {{ "class = " ~ name ~ "_class(&state);" if is_classifier else name ~ "_scores(&state, scores);" }}
  *
- * Scores{{ " and class" if is_classifier }} can be read after any step. Spikes and their statistics are those of Python, to the bit.
+ * Scores{{ " and class" if is_classifier }} can be read after any step.
+ *
 {% if integers %}
- * There is no floating-point number. Spikes were compared with those of Python on {{ n_compared }} sequences; on these, {{ n_other }}
- * classes differ. Sequences may have up to {{ longest }} steps.
+ * There are no floating-point numbers. All spikes were compared with those of Python on {{ n_compared }} sequences, and
+ * are the same.{{ " Of the classes, " ~ n_other ~ " differ." if is_classifier }} Sequences have up to {{ longest }} steps.
  *
  * An input is round({{ "(x - mean) / scale" if scales else "x" }} * 65536){{ ", with" if scales }}
 {% for mean, scale in scales %}
  *     mean {{ mean }}, scale {{ scale }} for input {{ loop.index0 }}
 {% endfor %}
 {% else %}
- * Scores are sums of doubles in one fixed order, so they are the same on all machines; those of Python may differ by
- * {{ NAME }}_TOLERANCE, and the class if the two largest scores differ by less than twice that.{{ " Inputs are standardised in here." if scales }}
+ * {{ "Inputs are standardised in here. " if scales }}Spikes and their statistics are those of Python, to the bit.
+ * Scores are summed in one order, so they are the same on all machines. Python sums in another order: its scores differ
+ * by up to {{ NAME }}_TOLERANCE.
 {% endif %}
 {% if labels %}
  *
@@ -49,12 +51,15 @@ extern "C" {
 #define {{ NAME }}_STEP_OPERATIONS {{ step_operations }} /* multiplications and additions of one step */
 #define {{ NAME }}_SCORE_OPERATIONS {{ score_operations }} /* of one call for scores or the class */
 {% if integers %}
-#define {{ NAME }}_SCORE_UNIT {{ integers.unit.hex() }} /* a score is a number of {{ name }}_scores times this{{ ", divided by the steps so far" if integers.has_shares }} */
+#define {{ NAME }}_SCORE_UNIT {{ integers.unit.hex() }} /* of scores{{ ", times the steps so far" if integers.has_shares }} */
 {% else %}
-#define {{ NAME }}_TOLERANCE {{ "%.3g" | format(program.tolerance) }} /* largest difference of scores from those of Python */
+#define {{ NAME }}_TOLERANCE {{ "%.3g" | format(program.tolerance) }} /* of scores */
 {% endif %}
 
-/* Inputs are kept in 64 bits. With -D{{ NAME }}_WIDE=0 they take 32 bits, and those beyond {{ narrow_limit }} are cut. */
+/*
+ * Inputs are kept in 64 bits. With -D{{ NAME }}_WIDE=0, they take 32, and are cut where they, their changes or squares are
+ * beyond {{ narrow_limit }}{{ ", once standardised" if scales }}.
+ */
 #ifndef {{ NAME }}_WIDE
 #define {{ NAME }}_WIDE 1
 #endif
@@ -78,7 +83,7 @@ typedef struct {
 {% endif %}
 {% endif %}
 {% if layer.n_membranes %}
-    {{ layer.real }} leaked_{{ layer.number }}[{{ layer.n_membranes }}];
+    {{ layer.real }} membranes_{{ layer.number }}[{{ layer.n_membranes }}];
 {% endif %}
 {% if layer.n_kept %}
     uint8_t spikes_{{ layer.number }}[{{ layer.n_kept }}];
@@ -107,7 +112,10 @@ int {{ name }}_class(const {{ name }}_state *state);
 {% endif %}
 
 #ifdef {{ NAME }}_SELF_TEST
-/* Returns how many scores differ, in any bit, from those that are expected: 0 on a machine that computes as it should. */
+/*
+ * Returns how many sums of scores, over the steps of some sequences, differ in any bit from those that are expected: 0
+ * on a machine that computes as it should.
+ */
 int {{ name }}_self_test(void);
 #endif
 
