@@ -79,16 +79,22 @@ def recurrent_layer(seed=0, width=8, dtype=torch.float32, n_inputs=N_FEATURES):
 
 
 def kinds_network(readout="mean+burst+root+ever+last", n_witnesses=120, kinds=tuple(KINDS)):
-    inputs = draw_inputs(n_steps=30, seed=3)
-    return as_network(Kinds(n_witnesses=n_witnesses, kinds=kinds).sample(inputs).layers, readout)
+    """Neurons whose thresholds are drives that occur, so that there are ties."""
+    return as_network(Kinds(n_witnesses=n_witnesses, kinds=kinds).sample(draw_inputs()).layers, readout)
+
+
+def tied_layer(tie, decay):
+    weight = torch.tensor([[1.0, -1, 2, 0], [0, 1, -1, 0], [0, 0, 1, -2]])[None]
+    return cs.LIFLayer(weight, bias=torch.tensor([[0.0, -1, 0, 1]]), decay=decay, threshold=decay, tie=tie)
 
 
 NETWORKS = {
     "leaky": lambda: as_network([draw_layer(0, n_inputs=N_FEATURES)]),
     "leaky in float64": lambda: as_network([draw_layer(1, dtype=torch.float64)], "mean"),
-    "silent ties": lambda: as_network([draw_layer(2, tie="gt")], "mean"),
     "memoryless": lambda: as_network([draw_layer(3, decay=0.0, threshold=0.0, width=20)]),
-    "memoryless, silent ties": lambda: as_network([draw_layer(4, decay=0.0, threshold=0.0, tie="gt")], "mean"),
+    "ties": lambda: as_network([tied_layer("ge", 0.5)], "mean"),
+    "silent ties, memoryless": lambda: as_network([tied_layer("gt", 0.0)], "mean"),
+    "silent ties of membranes": lambda: as_network([tied_layer("gt", 1.0)], "mean"),
     "without delays": lambda: as_network([draw_layer(5, n_taps=3, source=None, delay=None, n_sources=None)], "all"),
     "deep": lambda: as_network(draw_stack(6), "mean"),
     "deep in float64": lambda: as_network(draw_stack(7, torch.float64), "last"),
@@ -177,7 +183,9 @@ def in_units(sequences):
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", ["silent ties", "deep", "windows", "statistics", "recurrent twice", "kinds"])
+@pytest.mark.parametrize(
+    "name", ["silent ties of membranes", "deep", "windows", "statistics", "recurrent twice", "kinds"]
+)
 def test_whole_numbers_give_the_same_spikes_and_about_the_same_scores(name, tmp_path):
     network, sequences, n_steps = NETWORKS[name](), draw_inputs(), 12 if name == "windows" else None
     program = build(tmp_path, network, *STRICT, *SANITIZED, X=sequences, n_steps=n_steps, **WHOLE)

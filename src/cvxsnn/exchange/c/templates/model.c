@@ -48,8 +48,8 @@ static {{ name }}_value square({{ name }}_value value, int *is_cut)
         size = UINT32_MAX;
     }
     size *= size;
-    /* To the nearest number of units, the even one of two. */
-    return limit((int64_t)((size >> 16) + (((size & 0xFFFF) + ((size >> 16) & 1)) > 0x8000)), is_cut);
+    /* To the nearest number of units: no square is halfway between two. */
+    return limit((int64_t)((size >> 16) + ((size >> 15) & 1)), is_cut);
 }
 {% endif %}
 {% if layers | selectattr("n_dynamic") | list %}
