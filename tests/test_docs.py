@@ -59,6 +59,7 @@ PAGES = {
     "docs/data.md": 3,
     "docs/delays.md": 5,
     "docs/deployment.md": 7,
+    "docs/device.md": 1,
     "docs/elastic-net.md": 2,
     "docs/exchange.md": 2,
     "docs/explore.md": 1,

@@ -53,6 +53,7 @@ SECTIONS = [
                 "docs/readouts",
                 "docs/exchange",
                 "docs/deployment",
+                "docs/device",
                 "docs/quantising-imports",
                 "docs/streaming",
             ],
