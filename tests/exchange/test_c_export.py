@@ -26,7 +26,7 @@ from cvxsnn.witnesses.kinds import KINDS, Kinds
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler: install gcc")
 SANITIZED = ("-fsanitize=undefined,address", "-fno-sanitize-recover")
-STRICT = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic")
+STRICT = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-pedantic")
 DRIVER = """
 #include <stdio.h>
 #include "model.c"
@@ -43,6 +43,24 @@ int main(void)
             model_scores(&state, scores);
             fwrite(scores, sizeof scores, 1, stdout);
         }
+    return 0;
+}
+"""
+CLASSES = """
+#include <stdio.h>
+#include "model.c"
+int main(void)
+{
+    static model_state state;
+    NUMBER input[MODEL_FEATURES];
+    int32_t length;
+    while (fread(&length, sizeof length, 1, stdin) == 1) {
+        for (model_reset(&state); length > 0; --length)
+            if (fread(input, sizeof input, 1, stdin) != 1 || model_step(&state, input))
+                return 1;
+        length = model_class(&state);
+        fwrite(&length, sizeof length, 1, stdout);
+    }
     return 0;
 }
 """
@@ -125,10 +143,10 @@ def kinds_layer_of_one_view():
     )
 
 
-def build(folder, model, *flags, number="double", score="double", **options):
-    """Write the source of a model, compile it with the driver, and return the program."""
+def build(folder, model, *flags, number="double", score="double", driver=DRIVER, **options):
+    """Write the source of a model, compile it with a driver, and return the program."""
     cs.export_c(model, folder / "model.c", **options)
-    (folder / "driver.c").write_text(DRIVER)
+    (folder / "driver.c").write_text(driver)
     types = (f"-DNUMBER={number}", f"-DSCORE={score}")
     compile_c(folder / "driver.c", folder / "driver", *(flags or STRICT), *types)
     return folder / "driver"
@@ -145,8 +163,9 @@ def run(program, sequences, n_outputs, number=np.float64, score=np.float64):
     data = b"".join(np.int32(len(x)).tobytes() + np.asarray(x, number).tobytes() for x in sequences)
     outcome = subprocess.run([program], input=data, capture_output=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
-    scores = np.frombuffer(outcome.stdout, score).reshape(-1, n_outputs)
-    return np.split(scores, np.cumsum([len(x) for x in sequences])[:-1])
+    answers = np.frombuffer(outcome.stdout, score).reshape(-1, n_outputs)
+    n_answers = [len(x) if len(answers) > len(sequences) else 1 for x in sequences]
+    return np.split(answers, np.cumsum(n_answers)[:-1])
 
 
 def expected_scores(network, sequences, n_steps=None):
@@ -224,6 +243,15 @@ def test_flags_of_the_compiler_change_no_bit(name, flags, tmp_path):
     network, sequences = NETWORKS[name](), draw_inputs()
     found = run(build(tmp_path, network, *flags), sequences, 3)
     assert np.array_equal(np.concatenate(found), np.concatenate(expected_scores(network, sequences)))
+
+
+@needs_compiler
+def test_rounding_that_is_not_that_of_ieee_754_is_refused(tmp_path):
+    cs.export_c(NETWORKS["leaky"](), tmp_path / "model.c")
+    command = [COMPILER, "-c", "-ffast-math", tmp_path / "model.c", "-o", tmp_path / "model.o"]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode != 0
+    assert "expected arithmetic of IEEE 754" in outcome.stderr
 
 
 @needs_compiler
@@ -323,13 +351,17 @@ def test_estimators_are_exported_with_their_scaling_and_their_classes(integers, 
 
 
 @needs_compiler
-@pytest.mark.parametrize("loss", ["softmax", "squared"])
-def test_two_classes_have_one_score(loss, tmp_path):
-    sequences = make_sequences()
-    model = classifier(loss=loss).fit(sequences, classes_of(sequences))
-    found = run(build(tmp_path, model, "-O0"), sequences, 1)
-    scores = model.decision_function(sequences)
-    assert abs(np.array([each[-1, 0] for each in found]) - scores).max() <= FLOAT64_SUM
+@pytest.mark.parametrize("integers", [False, True])
+@pytest.mark.parametrize(("loss", "n_classes"), [("softmax", 2), ("squared", 2), ("logistic", 3)])
+def test_classes_are_those_of_predict(loss, n_classes, integers, tmp_path):
+    sequences = make_lists()
+    model = classifier(loss=loss).fit(sequences, classes_of(sequences, n_classes))
+    read = [(x - model.input_scale_[0]) / model.input_scale_[1] for x in sequences]
+    types = WHOLE if integers else {}
+    program = build(tmp_path, model, "-O0", driver=CLASSES, X=sequences, **types)
+    found = run(program, in_units(read) if integers else sequences, 1, np.int32 if integers else float, np.int32)
+    assert np.array_equal(np.concatenate(found)[:, 0], model.predict(sequences))
+    assert f"#define MODEL_SCORES {1 if n_classes == 2 else 3}\n" in (tmp_path / "model.h").read_text()
 
 
 @needs_compiler
@@ -357,6 +389,7 @@ def test_what_cannot_be_exported_is_refused_in_one_sentence(tmp_path):
     refuse("which is not fitted", cs.SpikingClassifier(), path)
     refuse("expected the number of steps of all sequences", NETWORKS["windows"](), path)
     refuse("pass X", network, path, integers=True)
+    refuse("expected sequences of 3 features, got 2", network, path, X=np.zeros((4, 5, 2)))
     layer = kinds_layer_of_one_view()
     biased = layer.with_tensors({"bias": torch.ones_like(layer.bias)})
     refuse("expected groups of neurons without biases", as_network([biased], "mean"), path)

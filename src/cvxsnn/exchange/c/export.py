@@ -187,6 +187,8 @@ def _sequences(
         raw = Sequences(torch.from_numpy((mean + spread * drawn).astype(np.float32)).double())
     else:
         raw = read_inputs(model, X, reset=False) if hasattr(model, "network_") else Sequences.of(X)
+    if raw.n_features != n_features:
+        raise InvalidInputError(f"expected sequences of {plural(n_features, 'feature')}, got {raw.n_features}")
     return raw, Sequences(torch.from_numpy(standardise(raw.inputs.numpy(), mean, spread)), raw.lengths)
 
 
@@ -221,6 +223,7 @@ def _values(n_features: int, program: Program, whole: IntegerModel | None) -> di
         "has_squares": any("square" in view["name"] for view in views),
         "has_root": "root" in statistics,
         "has_shares": has_shares,
+        "divided": f", divided by {program.n_steps or 'the steps so far'}" if has_shares else "",
         "steps_factor": f" * {program.n_steps or 'steps'}" if whole is not None and has_shares else "",
         "factor": f" * {2**whole.root_bits}" if whole is not None and whole.root_bits else "",
         "n_lazy": n_lazy,

@@ -1,5 +1,8 @@
 /* Written by cvxsnn {{ version }}: see {{ header }}. */
 
+{% if not integers %}
+#include <float.h>
+{% endif %}
 #include <string.h>
 {% if has_root and not integers %}
 #include <math.h>
@@ -7,8 +10,8 @@
 #include "{{ header }}"
 {% if not integers %}
 
-#if defined(__FAST_MATH__) || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)
-#error "expected IEEE 754 arithmetic: compile without -ffast-math, and on 32-bit x86 with -msse2 -mfpmath=sse"
+#if defined(__FAST_MATH__) || DBL_MANT_DIG != 53 || FLT_MANT_DIG != 24 || (FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16)
+#error "expected arithmetic of IEEE 754: leave out -ffast-math, use SSE on 32-bit x86, or export with integers"
 #endif
 {% else %}
 
@@ -81,11 +84,11 @@ static {{ name }}_value square({{ name }}_value value, int *is_cut)
 {% for layer in layers %}
 {% for part in layer.sums %}
 
-static {{ part.type }} {{ "recurrent_" if part.suffix.startswith("recurrent") }}sum_{{ layer.number }}(const {{ name }}_state *state, uint32_t neuron)
+static {{ part.type }} {{ "recurrent_" if part.suffix.startswith("recurrent") }}sum_{{ layer.number }}(const {{ name }}_state *state, uint32_t number)
 {
     {{ part.type }} sum = 0;
     uint32_t tap;
-    for (tap = start_{{ part.suffix }}[neuron]; tap < (uint32_t)start_{{ part.suffix }}[neuron + 1]; ++tap) {
+    for (tap = start_{{ part.suffix }}[number]; tap < (uint32_t)start_{{ part.suffix }}[number + 1]; ++tap) {
 {% if part.is_ring %}
         uint32_t at = state->head_{{ layer.number }} + place_{{ part.suffix }}[tap];
         if (at >= {{ layer.size }})
@@ -176,7 +179,8 @@ int {{ name }}_step({{ name }}_state *state, const {{ number }} input[{{ n_featu
 {% elif view.name == "squares" %}
         read[i] = square(now[feature[i]], &is_cut);
 {% else %}
-{% set change = "limit((" ~ ("int64_t" if integers else "double") ~ ")now[feature[i]] - state->before[feature[i]], &is_cut)" %}
+{% set wide = "(int64_t)" if integers else "(double)" %}
+{% set change = "limit(" ~ wide ~ "now[feature[i]] - " ~ wide ~ "state->before[feature[i]], &is_cut)" %}
         read[i] = state->steps == 1 ? 0 : {{ change if view.name == "changes" else "square(" ~ change ~ ", &is_cut)" }};
 {% endif %}
 {% endfor %}
@@ -259,22 +263,24 @@ static void add({{ score }} *scores, {{ score }} entry, uint32_t column)
 {
     uint32_t i;
     if (entry != 0)
-        for (i = 0; i < {{ n_outputs }}; ++i) {
 {% if integers %}
+        for (i = 0; i < {{ n_outputs }}; ++i)
             scores[i] += entry * readout[{{ n_outputs }} * column + i];
 {% else %}
-            const volatile double product = entry * readout[{{ n_outputs }} * column + i]; /* not fused, as above */
+        for (i = 0; i < {{ n_outputs }}; ++i) {
+            /* Through memory, so that no compiler fuses product and sum, whatever its flags. */
+            const volatile double product = entry * readout[{{ n_outputs }} * column + i];
             scores[i] += product;
-{% endif %}
         }
+{% endif %}
 }
 {% if integers and has_root %}
 
-static int64_t root(uint64_t square)
+static int64_t root(uint64_t number)
 {
     uint64_t result = 0, bit;
     for (bit = (uint64_t)1 << 31; bit != 0; bit >>= 1)
-        if ((result | bit) * (result | bit) <= square)
+        if ((result | bit) * (result | bit) <= number)
             result |= bit;
     return (int64_t)result;
 }

@@ -9,10 +9,10 @@
  * Scores{{ " and class" if is_classifier }} can be read after any step.
  *
 {% if integers %}
- * There are no floating-point numbers. All spikes were compared with those of Python on {{ n_compared }} sequences, and
- * are the same.{{ " Of the classes, " ~ n_other ~ " differ." if is_classifier }} Sequences have up to {{ longest }} steps.
+ * There are no floating-point numbers. On {{ n_compared }} sequences, all spikes are those of Python{{ " and " ~ n_other ~ " classes differ" if is_classifier }}.
+ * Sequences have up to {{ longest }} steps.
  *
- * An input is round({{ "(x - mean) / scale" if scales else "x" }} * 65536){{ ", with" if scales }}
+ * An input is round({{ "(x - mean) / scale" if scales else "x" }} * 65536){{ ", with" if scales else "." }}
 {% for mean, scale in scales %}
  *     mean {{ mean }}, scale {{ scale }} for input {{ loop.index0 }}
 {% endfor %}
@@ -51,7 +51,7 @@ extern "C" {
 #define {{ NAME }}_STEP_OPERATIONS {{ step_operations }} /* multiplications and additions of one step */
 #define {{ NAME }}_SCORE_OPERATIONS {{ score_operations }} /* of one call for scores or the class */
 {% if integers %}
-#define {{ NAME }}_SCORE_UNIT {{ integers.unit.hex() }} /* of scores{{ ", times the steps so far" if integers.has_shares }} */
+#define {{ NAME }}_SCORE_UNIT {{ integers.unit.hex() }} /* a score is its number times this{{ divided }} */
 {% else %}
 #define {{ NAME }}_TOLERANCE {{ "%.3g" | format(program.tolerance) }} /* of scores */
 {% endif %}
@@ -100,7 +100,10 @@ typedef struct {
 /* Begins a sequence. */
 void {{ name }}_reset({{ name }}_state *state);
 
-/* Reads one step. Returns 0, or 1 if an input was no number or too large, and was replaced by zero or cut. */
+/*
+ * Reads one step. Returns 0, or 1 if an input was {{ "too large and was cut" if integers else "no number or too large, and was replaced by zero or cut" }}{{ ", or if the
+ * sequence has had all its steps" if program.n_steps }}.
+ */
 int {{ name }}_step({{ name }}_state *state, const {{ number }} input[{{ n_features }}]);
 
 /* Writes the scores of the sequence so far. */
