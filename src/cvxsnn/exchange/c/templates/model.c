@@ -391,14 +391,14 @@ int {{ name }}_self_test(void)
 #include <stdlib.h>
 {% if integers %}
 
-static int units(int feature, double value, int32_t *result)
+static int units(int place, double value, int32_t *result)
 {
 {% if scales %}
     static const double mean[{{ n_features }}] = { {{ mean }} };
     static const double scale[{{ n_features }}] = { {{ scale }} };
-    value = (value - mean[feature]) / scale[feature] * 65536.0;
+    value = (value - mean[place]) / scale[place] * 65536.0;
 {% else %}
-    (void)feature;
+    (void)place;
     value *= 65536.0;
 {% endif %}
     if (!(value >= -2147483647.0 && value <= 2147483647.0))
