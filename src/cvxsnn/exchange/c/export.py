@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from ...estimators.pipelines import network_of, split_pipeline
 from ...network import SpikingNetwork
 from ...neurons.exact import INPUT_UNIT
 from .integers import LONGEST, IntegerModel, in_integers
-from .program import CLayer, Floats, Program, compile_network
+from .program import CLayer, Floats, Program, compile_network, runs
 from .tables import INT32_MAX, write_float, write_integer, write_lines, write_tables
 
 _N_TESTED = 3
@@ -111,7 +110,8 @@ def _render(
         network = SpikingNetwork(network.layers, network.weight, network.heads, network.intercept, network.neurons)
     program, labels = compile_network(network, n_steps), getattr(model, "classes_", np.arange(0)).tolist()
     if len(labels) == 2 and program.weight.shape[1] == 2:  # as decision_function: one score, positive for the second
-        program = replace(program, weight=np.diff(program.weight), intercept=np.diff(program.intercept))
+        weight, intercept = np.diff(program.weight), np.diff(program.intercept)
+        program = replace(program, weight=weight, intercept=intercept, size=2 * program.size)
     scale = _scale(model)
     raw, read = _sequences(model, network.n_features, X, n_steps or 24, scale)
     whole = None
@@ -243,10 +243,8 @@ def _values(n_features: int, program: Program, whole: IntegerModel | None) -> di
 
 def _views(program: Program) -> list[dict[str, Any]]:
     """Return the views of the inputs and the rows of the first layer that have them."""
-    number = program.layers[0].rows[:, 0]
-    starts = [int(np.searchsorted(number, view)) for view in np.unique(number)]
-    edges = pairwise([*starts, len(number)])
-    return [{"name": program.views[number[first]], "first": first, "last": last} for first, last in edges]
+    rows = runs((number,) for number in program.layers[0].rows[:, 0].tolist())
+    return [{"name": program.views[number], "first": first, "last": last} for number, first, last in rows]
 
 
 def _layer_values(program: Program, depth: int, is_whole: bool) -> dict[str, Any]:

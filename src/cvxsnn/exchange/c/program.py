@@ -5,9 +5,9 @@ are whole numbers, too. A neuron without memory fires where this number reaches 
 arithmetic of the layer; no floating-point number is left in it. Only membranes that leak remain floating-point numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
@@ -179,6 +179,8 @@ class Program:
         The read-out.
     largest : int
         The largest input, in its unit.
+    size : float
+        Sum of the absolute weights and of the intercept, of the largest output.
     """
 
     layers: tuple[CLayer, ...]
@@ -192,6 +194,7 @@ class Program:
     weight: Floats
     intercept: Floats
     largest: int
+    size: float
 
     def scores(self, features: Tensor) -> Floats:
         """Return scores, summed in the order of the C source.
@@ -214,8 +217,8 @@ class Program:
     @property
     def tolerance(self) -> float:
         """Largest difference between scores in this order of the columns and in another."""
-        largest = float((abs(self.weight).sum(0) + abs(self.intercept)).max())
-        return 2 * (len(self.weight) + 2) * 2.0**-53 * largest
+        # Each order errs by n rounded sums and products at most; entries are below two.
+        return 4 * (len(self.weight) + 2) * 2.0**-53 * self.size
 
 
 def compile_network(network: SpikingNetwork, n_steps: int | None = None) -> Program:
@@ -265,9 +268,7 @@ def compile_network(network: SpikingNetwork, n_steps: int | None = None) -> Prog
     order = np.lexsort((window[columns], place[neurons[columns]], lazy[place[neurons[columns]]], statistic[columns]))
     columns = columns[order]
     places = place[neurons[columns]]
-    keys = list(zip(statistic[columns].tolist(), lazy[places].tolist(), strict=True))
-    edges = [*(i for i in range(len(keys)) if i == 0 or keys[i] != keys[i - 1]), len(keys)]
-    segments = [Segment(_COLUMN_ORDER[keys[first][0]], keys[first][1], first, last) for first, last in pairwise(edges)]
+    keys = zip(statistic[columns].tolist(), lazy[places].tolist(), strict=True)
     first = layers[0]
     largest = min(_LARGEST_INPUT, int(_EXACT_SUM // max(1, (first.taps.levels << first.shift).max())))
     return Program(
@@ -275,14 +276,24 @@ def compile_network(network: SpikingNetwork, n_steps: int | None = None) -> Prog
         views=stack[0].views if isinstance(stack[0], LateralLayer) else ("values",),
         columns=columns,
         places=places,
-        segments=tuple(segments),
+        segments=tuple(Segment(_COLUMN_ORDER[which], *rest) for (which, *rest) in runs(keys)),
         windows=window[columns] if n_steps else None,
         n_windows=parsed.n_windows if n_steps else 0,
         n_steps=n_steps,
         weight=weight[columns],
         intercept=intercept,
         largest=largest,
+        size=float((abs(weight[columns]).sum(0) + abs(intercept)).max()),
     )
+
+
+def runs(keys: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Yield each key that differs from the one before, where it begins, and where the next one does."""
+    first = 0
+    for key, same in groupby(keys):
+        last = first + sum(1 for _ in same)
+        yield *key, first, last
+        first = last
 
 
 def _read_neurons(stack: Sequence[HiddenLayer], neurons: Integers) -> list[npt.NDArray[np.bool_]]:
@@ -332,9 +343,7 @@ def _layer(
     chosen = np.flatnonzero(needed)
     rank = np.array([kinds[each] for each in kind[chosen]])
     chosen = chosen[np.lexsort((chosen, group[chosen], rank, ~lazy[chosen]))]
-    keys = [(kind[i], bool(lazy[i])) for i in chosen]
-    edges = [*(i for i in range(len(keys)) if i == 0 or keys[i] != keys[i - 1]), len(keys)]
-    blocks = [Block(*keys[first], first, last) for first, last in pairwise(edges)]
+    blocks = [Block(*values) for values in runs(zip(kind[chosen].tolist(), lazy[chosen].tolist(), strict=True))]
     taps, rows, depth = _taps(layer, chosen, below)
     ends = np.flatnonzero(np.diff(group[chosen], append=-1)) + 1
     is_group = group[chosen] > 0
