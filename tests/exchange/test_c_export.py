@@ -292,11 +292,6 @@ def test_a_program_reads_text_as_it_arrives_and_prints_scores(integers, tmp_path
         assert re.fullmatch("expected 3 numbers a line, got .*\n", outcome.stderr)
 
 
-TESTED = """
-#include <stdio.h>
-#include "model.c"
-int main(void) { return model_self_test() == 0 ? 0 : 1; }
-"""
 MUTATIONS = {
     "nothing": ("leaky", "", ""),
     "delays": ("leaky", "state->head_1 + place_1[tap]", "place_1[tap]"),
