@@ -384,6 +384,7 @@ def test_what_cannot_be_exported_is_refused_in_one_sentence(tmp_path):
     refuse("which is not fitted", cs.SpikingClassifier(), path)
     refuse("expected the number of steps of all sequences", NETWORKS["windows"](), path)
     refuse("pass X", network, path, integers=True)
+    refuse("expected inputs up to 32,768", network, path, X=np.full((4, 5, 3), 4e4), integers=True)
     refuse("expected sequences of 3 features, got 2", network, path, X=np.zeros((4, 5, 2)))
     layer = kinds_layer_of_one_view()
     biased = layer.with_tensors({"bias": torch.ones_like(layer.bias)})

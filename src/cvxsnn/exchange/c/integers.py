@@ -145,6 +145,12 @@ def in_integers(network: SpikingNetwork, program: Program, sequences: Sequences)
     whole : IntegerModel
         Its parameters as whole numbers.
     """
+    largest = float(sequences.inputs.abs().max())
+    if largest / INPUT_UNIT > 2**31 - 1:
+        raise InvalidInputError(
+            f"expected inputs up to {2**15:,}, which fit into 32 bits, got {largest:.6g}: scale them, or export without "
+            "integers"
+        )
     layers: list[FixedLayer | None] = []
     changed = 0
     for depth, layer in enumerate(program.layers):

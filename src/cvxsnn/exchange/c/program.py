@@ -8,7 +8,7 @@ arithmetic of the layer; no floating-point number is left in it. Only membranes 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -337,11 +337,10 @@ def _layer(
     else:
         kind[:] = "level" if layer.recurrence is None or not bool(layer.recurrence.any()) else "recurrent"
     lazy = lazy & np.isin(kind, ("level", "group"))
-    for number in np.unique(group[group > 0]):
+    for number in np.unique(group[group > 0]):  # rivals are computed together
         lazy[group == number] = lazy[group == number].all()
-    kinds = {"level": 0, "group": 1, "membrane": 2, "recurrent": 2}
     chosen = np.flatnonzero(needed)
-    rank = np.array([kinds[each] for each in kind[chosen]])
+    rank = [get_args(Kind).index(each) for each in kind[chosen]]
     chosen = chosen[np.lexsort((chosen, group[chosen], rank, ~lazy[chosen]))]
     blocks = [Block(*values) for values in runs(zip(kind[chosen].tolist(), lazy[chosen].tolist(), strict=True))]
     taps, rows, depth = _taps(layer, chosen, below)
@@ -370,13 +369,8 @@ def _layer(
 def _taps(layer: HiddenLayer, chosen: Integers, below: Integers | None) -> tuple[Taps, Integers, int]:
     """Return the taps of chosen neurons, the rows that they read, and for how many steps those are kept."""
     full = with_taps(layer, layer.n_taps)
-
-    def per_neuron(value: Tensor) -> npt.NDArray[Any]:
-        rows: npt.NDArray[Any] = value.transpose(1, 2).flatten(0, 1).numpy()[chosen]
-        return rows
-
-    source, delay = per_neuron(full.source).astype(np.int64), per_neuron(full.delay).astype(np.int64)
-    weight, unit = _whole(*(per_neuron(x) for x in (full.weight, weight_unit(full.weight, full.weight_bits))))
+    source, delay = (_per_neuron(value, chosen).astype(np.int64) for value in (full.source, full.delay))
+    weight, unit = _whole(full.weight, full.weight_bits, chosen)
     is_read = weight != 0
     if below is None:
         unit = unit * INPUT_UNIT
@@ -400,23 +394,26 @@ def _recurrence(layer: HiddenLayer, chosen: Integers) -> Taps:
     width = layer.width
     place = np.full(layer.n_subnetworks * width, -1)
     place[chosen] = np.arange(len(chosen))
-
-    def per_neuron(value: Tensor) -> npt.NDArray[Any]:
-        rows: npt.NDArray[Any] = value.transpose(1, 2).flatten(0, 1).numpy()[chosen]
-        return rows
-
-    weight, unit = _whole(*(per_neuron(x) for x in (recurrent, weight_unit(recurrent, layer.weight_bits))))
+    weight, unit = _whole(recurrent, layer.weight_bits, chosen)
     source = place[(chosen // width * width)[:, None] + np.arange(width)]
     is_read = weight != 0
     return Taps(np.r_[0, is_read.sum(1).cumsum()], source[is_read], weight[is_read], unit)
 
 
-def _whole(weight: npt.NDArray[Any], unit: npt.NDArray[Any]) -> tuple[Integers, Floats]:
-    """Return weights as whole numbers, and the largest unit of each neuron in which they are."""
-    numbers = np.rint(weight.astype(np.float64) / unit).astype(np.int64)
+def _per_neuron(value: Tensor, chosen: Integers) -> npt.NDArray[Any]:
+    """Return a value per tap, (n_subnetworks, n_taps, width), as rows of chosen neurons."""
+    rows: npt.NDArray[Any] = value.transpose(1, 2).flatten(0, 1).numpy()[chosen]
+    return rows
+
+
+def _whole(weight: Tensor, weight_bits: int, chosen: Integers) -> tuple[Integers, Floats]:
+    """Return the weights of chosen neurons as whole numbers, and the largest units in which they are."""
+    units = weight_unit(weight, weight_bits)
+    weights, unit = (_per_neuron(value, chosen).astype(np.float64) for value in (weight, units))
+    numbers = np.rint(weights / unit).astype(np.int64)
     lowest = np.bitwise_or.reduce(numbers, axis=1, keepdims=True)
     lowest = np.where(lowest == 0, 1, lowest & -lowest)
-    return numbers // lowest, (unit.astype(np.float64) * lowest)[:, 0]
+    return numbers // lowest, (unit * lowest)[:, 0]
 
 
 def _levels(unit: Floats, bias: npt.NDArray[Any], is_strict: bool) -> Integers:
