@@ -148,8 +148,8 @@ def in_integers(network: SpikingNetwork, program: Program, sequences: Sequences)
     largest = float(sequences.inputs.abs().max())
     if largest / INPUT_UNIT > 2**31 - 1:
         raise InvalidInputError(
-            f"expected inputs up to {2**15:,}, which fit into 32 bits, got {largest:.6g}: scale them, or export without "
-            "integers"
+            f"expected inputs up to {2**15:,}, which fit into 32 bits, got {largest:.6g}: scale them, or export "
+            "without integers"
         )
     layers: list[FixedLayer | None] = []
     changed = 0

@@ -340,7 +340,7 @@ def _layer(
     for number in np.unique(group[group > 0]):  # rivals are computed together
         lazy[group == number] = lazy[group == number].all()
     chosen = np.flatnonzero(needed)
-    rank = [get_args(Kind).index(each) for each in kind[chosen]]
+    rank = np.array([get_args(Kind).index(each) for each in kind[chosen]])
     chosen = chosen[np.lexsort((chosen, group[chosen], rank, ~lazy[chosen]))]
     blocks = [Block(*values) for values in runs(zip(kind[chosen].tolist(), lazy[chosen].tolist(), strict=True))]
     taps, rows, depth = _taps(layer, chosen, below)
