@@ -233,7 +233,8 @@ def _values(n_features: int, program: Program, whole: IntegerModel | None) -> di
         "n_numbers": n_numbers,
         "n_bursts": sum(segment.last - segment.first for segment in program.segments if segment.statistic == "burst"),
         "narrow_largest": narrow,
-        "narrow_limit": f"{narrow / 65536:,.0f}",
+        "narrow_limit": f"{narrow / 65536:.6g}",
+        "wide_limit": f"{program.largest / 65536:.6g}",
         "step_operations": sum(layer.n_taps(is_lazy=False) for layer in program.layers)
         + sum(3 * (block.last - block.first) for block in dynamic)
         + n_numbers,

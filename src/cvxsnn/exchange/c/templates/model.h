@@ -53,12 +53,12 @@ extern "C" {
 {% if integers %}
 #define {{ NAME }}_SCORE_UNIT {{ integers.unit.hex() }} /* a score is its number times this{{ divided }} */
 {% else %}
-#define {{ NAME }}_TOLERANCE {{ "%.3g" | format(program.tolerance) }} /* of scores */
+#define {{ NAME }}_TOLERANCE {{ "%.3g" | format(program.tolerance) }} /* largest difference of scores from those of Python */
 {% endif %}
 
 /*
- * Inputs are kept in 64 bits. With -D{{ NAME }}_WIDE=0, they take 32, and are cut where they, their changes or squares are
- * beyond {{ narrow_limit }}{{ ", once standardised" if scales }}.
+ * Inputs are kept in 64 bits, and cut where they, their changes or squares are beyond {{ wide_limit }}{{ ", once standardised" if scales }}.
+ * With -D{{ NAME }}_WIDE=0, they take 32 bits, up to {{ narrow_limit }}.
  */
 #ifndef {{ NAME }}_WIDE
 #define {{ NAME }}_WIDE 1
