@@ -153,7 +153,7 @@ def build(folder, model, *flags, number="double", score="double", driver=DRIVER,
 
 
 def compile_c(source, program, *flags):
-    command = [COMPILER, *flags, source, "-o", program, "-lm"]
+    command = [COMPILER, *flags, source, "-o", program]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
 

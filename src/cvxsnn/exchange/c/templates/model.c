@@ -4,9 +4,6 @@
 #include <float.h>
 {% endif %}
 #include <string.h>
-{% if has_root and not integers %}
-#include <math.h>
-{% endif %}
 #include "{{ header }}"
 {% if not integers %}
 
@@ -284,6 +281,29 @@ static int64_t root(uint64_t number)
             result |= bit;
     return (int64_t)result;
 }
+{% elif has_root %}
+
+/* Returns the square root of a number above zero, rounded to the nearest, as IEEE 754 has it: bit by bit. */
+static double root(double number)
+{
+    uint64_t bits, rest, bit, sum = 0, result = 0;
+    int32_t exponent;
+    memcpy(&bits, &number, sizeof bits);
+    exponent = (int32_t)(bits >> 52) - 1023;
+    rest = ((bits & (((uint64_t)1 << 52) - 1)) | ((uint64_t)1 << 52)) << (1 + (exponent & 1));
+    for (bit = (uint64_t)1 << 53; bit != 0; bit >>= 1) {
+        if (sum + bit <= rest) {
+            rest -= sum + bit;
+            sum += 2 * bit;
+            result += bit;
+        }
+        rest <<= 1;
+    }
+    result += rest != 0 ? result & 1 : 0;
+    bits = (result >> 1) + ((uint64_t)((exponent - (exponent & 1)) / 2 + 1022) << 52);
+    memcpy(&number, &bits, sizeof bits);
+    return number;
+}
 {% endif %}
 
 void {{ name }}_scores(const {{ name }}_state *state, {{ score }} scores[{{ n_outputs }}])
@@ -322,7 +342,7 @@ void {{ name }}_scores(const {{ name }}_state *state, {{ score }} scores[{{ n_ou
         add(scores, {{ "(int64_t)" }}{{ whole }}{{ factor }}{{ (" * " ~ n_windows) if n_windows }}, i);
 {% endif %}
 {% elif segment.statistic == "root" %}
-        add(scores, sqrt({{ whole }} * share), i);
+        add(scores, state->numbers[i] == 0 ? 0 : root(state->numbers[i] * share), i);
 {% elif segment.statistic in ("last", "ever") %}
         add(scores, {{ whole }}, i);
 {% else %}
