@@ -74,3 +74,12 @@ HALF_PRECISION = 0.05
 
 SUMMED_EXACTLY = 2.0**-51
 """Relative; sums that were formed without rounding, in three parts, and then rounded twice."""
+
+PRINTED = 1e-7
+"""Absolute; scores of size one that are printed with nine digits, or summed with weights of 30 bits."""
+
+WHOLE_SCORES = 1e-7
+"""Absolute; sums of a few dozen weights of 30 bits."""
+
+WHOLE_ROOTS = 1e-4
+"""Absolute; sums of a few dozen square roots with 15 bits after the point."""

@@ -28,7 +28,7 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     ),
     "Training": ("Training methods, their stages and settings.", ["cvxsnn.fitting"]),
     "Theory": ("Enumeration of all neurons, strong duality, and certificates over all neurons.", ["cvxsnn.theory"]),
-    "Exchange": ("Networks of other libraries, NIR, and weights of few bits.", ["cvxsnn.exchange"]),
+    "Exchange": ("Networks of other libraries, NIR, C source, and weights of few bits.", ["cvxsnn.exchange"]),
     "Data and tasks": (
         "Sequences, encoders, tables, sound, and tasks.",
         ["cvxsnn.data", "cvxsnn.tasks", "cvxsnn.audio"],

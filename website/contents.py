@@ -41,7 +41,7 @@ SECTIONS = [
             "First steps": ["docs/install", "docs/quick-start", "docs/explore"],
             "Data": ["docs/data", "docs/time-series"],
             "Training": ["docs/methods", "docs/certificates", "docs/witnesses", "docs/sparsity", "docs/scaling"],
-            "Other libraries and chips": ["docs/readouts", "docs/exchange", "docs/deployment"],
+            "Other libraries and chips": ["docs/readouts", "docs/exchange", "docs/deployment", "docs/device"],
             OTHER_PAGES: [],
         },
     ),

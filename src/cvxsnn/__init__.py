@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         make_windows,
         save,
     )
-    from .exchange import reconstruct_readout
+    from .exchange import export_c, reconstruct_readout
     from .fitting import train
     from .network import SpikingNetwork, reconstruct
     from .neurons import LIFLayer, ThresholdLayer, roll_out
@@ -39,7 +39,7 @@ _ON_DEMAND = {
     "dictionary": "SpikeDictionary build_dictionary",
     "estimators": "SequenceImputer SequenceResampler SequenceScaler SpikingClassifier SpikingRegressor "
     "forecast load make_windows save",
-    "exchange": "reconstruct_readout",
+    "exchange": "export_c reconstruct_readout",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
     "neurons": "LIFLayer ThresholdLayer roll_out",
@@ -77,6 +77,7 @@ __all__ = [
     "delayed_witnesses",
     "dictionary",
     "exchange",
+    "export_c",
     "fitting",
     "forecast",
     "gaussian_witnesses",

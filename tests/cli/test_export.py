@@ -82,3 +82,25 @@ def test_the_network_of_a_pipeline_is_exported_with_a_note_about_the_other_steps
     inputs = (pipeline[0].transform(SEQUENCES) - metadata["input_mean"]) / metadata["input_scale"]
     scores = from_nir("out.nir")(torch.tensor(inputs)).detach().numpy()[:, 0]
     np.testing.assert_allclose(scores, pipeline.decision_function(SEQUENCES), rtol=0, atol=FLOAT64_SUM)
+
+
+def test_c_source_is_written_with_its_header_and_earlier_ones_are_replaced():
+    np.savez("data.npz", X=SEQUENCES, y=classes_of(SEQUENCES))
+    for options in ((), ("--data", "data.npz"), ("--data", "data.npz", "--integers")):
+        exported = succeed("export", "model", "--to", "c", "-o", "small.c", *options)
+        assert exported.stdout == "saved: small.c and small.h\n"
+        assert ("double" in Path("small.h").read_text()) == ("--integers" not in options)
+    save(classifier(windows=2).fit(SEQUENCES, classes_of(SEQUENCES)), "model")
+    succeed("export", "model", "--to", "c", "-o", "small.c", "--steps", 4)
+    assert "#define SMALL_STEPS 4" in Path("small.h").read_text()
+
+
+def test_options_and_files_that_do_not_fit_the_format_are_refused():
+    fail("expected --lossy with --to nir", "export", "model", "--to", "c", "-o", "out.c", "--lossy")
+    fail("expected the data of the fit for --integers", "export", "model", "--to", "c", "-o", "out.c", "--integers")
+    fail("expected --integers, --data and --steps with --to c", "export", "model", "-o", "out.nir", "--integers")
+    fail("expected a name that ends in .c for the source", "export", "model", "--to", "c", "-o", "out.nir")
+    fail("expected a name that ends in .nir or has no ending", "export", "model", "-o", "out.c")
+    Path("mine.h").write_text("int mine;\n")
+    fail("an earlier one of the same kind for the header", "export", "model", "--to", "c", "-o", "mine.c")
+    assert not Path("mine.c").exists()

@@ -1,30 +1,58 @@
-"""``cvxsnn export``: a saved model in a format of other libraries."""
+"""``cvxsnn export``: a saved model in a format of other libraries, or as C source."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Option
 
 import cvxsnn as cs
 
+from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from .common import ModelFile, command, say
-from .files import GRAPH
+from .data_files import TableOptions, read_data
+from .files import EXPORT, GRAPH, HEADER, READ, SOURCE
 
 
 @command
 def export(
     model: ModelFile,
-    output: Annotated[Path, Option("-o", "--output", help="Where to write."), GRAPH],
-    to: Annotated[Literal["nir"], Option(help="The format. Other libraries have none: use Python.")] = "nir",
-    lossy: Annotated[bool, Option("--lossy", help="Plain LIF nodes, which reset differently.")] = False,
-    dt: Annotated[float, Option(help="Seconds per step.")] = 1e-4,
+    table: TableOptions,
+    output: Annotated[Path, Option("-o", "--output", help="Where to write."), EXPORT],
+    to: Annotated[Literal["nir", "c"], Option(help="A NIR graph, or C99 source and a header.")] = "nir",
+    lossy: Annotated[bool, Option("--lossy", help="NIR: plain LIF nodes, which reset differently.")] = False,
+    dt: Annotated[float, Option(help="NIR: seconds per step.")] = 1e-4,
+    integers: Annotated[bool, Option("--integers", help="C: no floating-point numbers; needs --data.")] = False,
+    data: Annotated[Path | None, Option(help="C: data of the fit, for the self-test and --integers."), READ] = None,
+    steps: Annotated[int | None, Option(min=1, help="C: steps of all sequences, for windows of time.")] = None,
 ) -> None:
-    """Write a saved model in a format of other libraries."""
+    """Write a saved model in a format of other libraries, or as C source for microcontrollers."""
+    loaded = cs.load(model)
+    if to == "c":
+        if lossy:
+            raise InvalidInputError("expected --lossy with --to nir, got --to c: C source has the same spikes")
+        if integers and data is None:
+            raise InvalidInputError("expected the data of the fit for --integers, to compare spikes: pass --data")
+        header = output.with_suffix(".h")
+        SOURCE.check(output)
+        HEADER.check(header)
+        known = loaded if hasattr(loaded, "is_sequential_") else None
+        samples = None if data is None else read_data(data, table, needs_targets=False, model=known)
+        cs.export_c(loaded, output, X=None if samples is None else samples.X, integers=integers, n_steps=steps)
+        say(f"saved: {output} and {header}")
+        return
+    if integers or data is not None or steps is not None:
+        raise InvalidInputError("expected --integers, --data and --steps with --to c, got --to nir")
+    GRAPH.check(output)
+    _write_nir(loaded, output, lossy, dt)
+
+
+def _write_nir(model: Any, output: Path, lossy: bool, dt: float) -> None:
+    """Write a NIR graph."""
     from ..estimators.pipelines import network_of, split_pipeline
     from ..exchange.nir import to_nir, write_nir
 
-    transformers, estimator = split_pipeline(cs.load(model))
+    transformers, estimator = split_pipeline(model)
     graph = to_nir(network_of(estimator), lossy=lossy, dt=dt)
     note, scale = "", getattr(estimator, "input_scale_", None)
     if scale is not None:

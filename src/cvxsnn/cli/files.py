@@ -120,10 +120,17 @@ def _is_page(path: Path) -> bool:
     return content[:15].lower() == b"<!doctype html>" and b"cvxsnn" in content
 
 
+def _is_c(path: Path) -> bool:
+    return b"ritten by cvxsnn " in path.read_bytes()[:200]
+
+
 MODEL = Output("the model", (".safetensors", ""), lambda path: is_tensor_file(path, "model"))
 PREDICTIONS = Output("the predictions", (".npz", ".csv"), _is_predictions)
 PAGE = Output("the page", (".html", ".htm"), _is_page)
 REPORT = replace(PAGE, makes_folder=True)
+EXPORT = Output("the exported model", (".nir", ".c", ""))
 GRAPH = Output("the graph", (".nir", ""), lambda path: path.read_bytes()[:8] == b"\x89HDF\r\n\x1a\n")
+SOURCE = Output("the source", (".c",), _is_c)
+HEADER = Output("the header", (".h",), _is_c)
 PROOF = Output("the certificate", (".json", ""))
 FOLDER = Output("the folder")

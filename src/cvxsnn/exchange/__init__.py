@@ -1,5 +1,6 @@
 """Exchange with other libraries and with chips. Other libraries are imported on demand."""
 
+from .c import export_c
 from .nir import from_nir, to_nir, write_nir
 from .nir_network import NIRNetwork, nirtorch_node_map
 from .peers import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
@@ -15,6 +16,7 @@ __all__ = [
     "ReadoutResult",
     "ReadoutScore",
     "compare_bits",
+    "export_c",
     "from_nir",
     "from_norse",
     "from_snntorch",

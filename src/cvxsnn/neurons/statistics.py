@@ -20,8 +20,11 @@ T is the number of steps of the sequence.
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from ..core import gpu
 
 Statistic = Literal["mean", "burst", "root", "ever", "last", "first"]
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
@@ -49,7 +52,13 @@ def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Ten
     # A count times a rounded reciprocal, as for other read-outs: the same on every path to the last bit.
     scale = 1 / n_steps.to(numbers) if isinstance(n_steps, Tensor) else 1 / n_steps
     shares = numbers.mul_(scale)
-    return shares.sqrt_() if statistic == "root" else shares
+    if statistic != "root":
+        return shares
+    if gpu.is_gpu(shares.device):
+        return shares.sqrt_()
+    # torch.sqrt on a processor is not always the nearest number, as IEEE 754 and so C and NumPy have it.
+    np.sqrt(shares.numpy(), out=shares.numpy())
+    return shares
 
 
 def column_entries(
