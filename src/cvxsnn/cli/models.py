@@ -164,7 +164,8 @@ def certify(
     for transformer in transformers:
         X = transformer.transform(X)
     warnings.simplefilter("always", OtherDataWarning)  # also if a caller's filter hides warnings
-    proven, stated = estimator.certify(X, samples.y, samples.weight), estimator.certificate_
+    proven = estimator.certify(X, samples.y, samples.weight)
+    stated = estimator.certificate_
     say(f"found now:  {proven}")
     say(f"as saved:   {stated}")
     if not is_same_objective(proven, stated):

@@ -113,7 +113,8 @@ def make_plan(job: Job, rates: Rates | None = None) -> Plan:
     if available is None:
         raise InvalidInputError("the available memory of this system is unknown: pass --memory")
 
-    n_rows, n_columns = parsed.n_rows(job.rows, job.steps), job.columns * parsed.n_windows
+    n_rows = parsed.n_rows(job.rows, job.steps)
+    n_columns = job.columns * parsed.n_windows
     n_networks = job.columns // widths[-1]
     layers = zip((job.features, *widths), widths, strict=False)
     n_synapses = n_networks * sum(width * (job.taps or below) for below, width in layers)
@@ -157,7 +158,10 @@ def make_plan(job: Job, rates: Rates | None = None) -> Plan:
 
 def measure_rates(device: torch.device) -> Rates:
     """Return the rates of a device, measured in about a second."""
-    n_samples, n_steps, n_features, n_neurons = 256, 16, 64, 512
+    n_samples = 256
+    n_steps = 16
+    n_features = 64
+    n_neurons = 512
     dense = torch.randn(4096, n_neurons, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(device)
     witnesses = gaussian_witnesses(n_features, (n_neurons,))
     inputs = dense.flatten()[: n_samples * n_steps * n_features].view(n_samples, n_steps, n_features)

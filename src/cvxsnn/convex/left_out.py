@@ -357,7 +357,8 @@ def validation_of(problem: ConvexProblem, scores: Sequence[Tensor] | Tensor, met
     loss, hits = _losses_and_hits(problem, scores)
     if problem.groups is None:
         return Validation(method or "leave one out", loss, hits, problem.row_weight)
-    groups, weight = torch.unique(problem.groups, return_inverse=True)[1], problem.row_weight
+    groups = torch.unique(problem.groups, return_inverse=True)[1]
+    weight = problem.row_weight
     total = weight.new_zeros(int(groups.max()) + 1).index_add_(0, groups, weight)
 
     def mean(values: Tensor) -> Tensor:
@@ -411,7 +412,8 @@ class _Spectrum:
             fitted = (self._basis @ rotated.flatten(1)).view(rotated.shape).transpose(0, 1)
             yield slice(0, len(targets)), -fitted, share @ self._basis.square().T
             return
-        inverse, rotated = 1 / (self.values + ridge), targets.new_zeros(len(self._basis), targets.shape[1])
+        inverse = 1 / (self.values + ridge)
+        rotated = targets.new_zeros(len(self._basis), targets.shape[1])
         for rows, block in self._blocks():
             rotated += block.T @ targets[rows]
         for rows, block in self._blocks():
@@ -573,7 +575,9 @@ def cross_validate(
     problem = path[0].problem
     if groups is not None:
         problem = problem.with_groups(torch.from_numpy(sample_of_row(problem, groups)))
-    losses, accuracies, weights = [], [], []
+    losses = []
+    accuracies = []
+    weights = []
     for repeat in range(n_repeats):
         fold_of_row = deal_rows(problem, n_folds, child_generator(seed, "cross_validate", repeat))
         if (n_dealt := int(fold_of_row.max()) + 1) < n_folds:
@@ -621,7 +625,8 @@ def deal_rows(problem: ConvexProblem, n_folds: int, rng: np.random.Generator) ->
 
     If there are fewer groups of samples than folds, each of them is a fold.
     """
-    weighted, samples_of_rows = problem.row_weight.cpu().numpy() > 0, sample_of_row(problem)
+    weighted = problem.row_weight.cpu().numpy() > 0
+    samples_of_rows = sample_of_row(problem)
     class_of_row = next((c for head in problem.heads if (c := row_classes(head.targets)) is not None), None)
     classes = None if class_of_row is None else class_of_row.cpu().numpy()[weighted]
     if problem.groups is not None:

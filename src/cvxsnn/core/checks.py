@@ -249,7 +249,9 @@ class Registry(dict[str, T]):
 
     def __init__(self, noun: str, base: type, kind: str | None = None) -> None:
         super().__init__()
-        self._noun, self._base, self._kind = noun, base, kind
+        self._noun = noun
+        self._base = base
+        self._kind = kind
 
     def register(self, name: str, value: T) -> T:
         """Add a value under a new name, and return it."""

@@ -179,7 +179,8 @@ def read_proof(
             f"expected witnesses of {plural(network.n_features, 'feature')}, got {witnesses.n_features}"
         )
     readout = parse_readout(objective.readout)
-    n_columns, unit = witnesses.n_witnesses * readout.n_windows, tensors.get("proof.unit")
+    n_columns = witnesses.n_witnesses * readout.n_windows
+    unit = tensors.get("proof.unit")
     _check_indices("support", tensors["proof.support"].tolist(), n_columns)
     if (unit is None) == bool(readout.statistics) or (unit is not None and not _are_units(unit, n_columns, tensors)):
         raise InvalidInputError(

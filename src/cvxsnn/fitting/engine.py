@@ -300,7 +300,8 @@ def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None =
         kinds = Kinds(n_witnesses=n_neurons or SIZES.n_of_kinds[0], kinds=KIND_SETS[family], device=sequences.device)
         return kinds.sample(sequences, child_seed(seed, "kinds"))
     if isinstance(family, str):
-        n_neurons, seed = n_neurons or SIZES.n_neurons[0], child_seed(seed, "mixture", family)
+        n_neurons = n_neurons or SIZES.n_neurons[0]
+        seed = child_seed(seed, "mixture", family)
         return mixed_witnesses(sequences, n_neurons, family, seed=seed, device=sequences.device)
     return sample_witnesses(family, sequences, seed).to(sequences.device)
 
@@ -355,7 +356,9 @@ class _Engine:
 
     def _compare(self) -> _Judged | None:
         """Return the best family and read-out on a part of the rows; None if there is nothing to choose."""
-        families, readouts, n_given = self.families, self.readouts, self.budget.n_neurons
+        families = self.families
+        readouts = self.readouts
+        n_given = self.budget.n_neurons
         has_choice = len(families) + len(readouts) > 2
         if self.is_mixed and not has_choice:
             readout = own_readout(families[0]) or readouts[0]
@@ -391,7 +394,8 @@ class _Engine:
         if not self.is_mixed:
             return None
         family = self.families[0] if compared is None else compared.trial.family
-        n_rows, (fewer, more) = self.data.n_samples, SIZES.n_of_kinds if own_readout(family) else SIZES.n_neurons
+        n_rows = self.data.n_samples
+        fewer, more = SIZES.n_of_kinds if own_readout(family) else SIZES.n_neurons
         if self.budget.n_neurons is not None or compared is None:
             n_neurons, why = self.budget.n_neurons or fewer, "as you asked"
         elif not self.clock.has_time(fewer, n_rows):
@@ -420,7 +424,8 @@ class _Engine:
         problem = self._problem(program, witnesses, self.data)
         self._report(50)
         # A number of neurons that the user gave is judged whatever the time.
-        begin, is_open = time.perf_counter(), compared is not None and self.budget.n_neurons is None
+        begin = time.perf_counter()
+        is_open = compared is not None and self.budget.n_neurons is None
         if compared is None or not is_open or self.clock.has_time(witnesses.n_witnesses, self.data.n_samples):
             verdict = self._best_point(program, problem, witnesses)
             seconds = time.perf_counter() - begin
@@ -466,7 +471,9 @@ class _Engine:
         witnesses = witnesses.take_neurons(selection.neurons)
         problem = self._problem(program, witnesses, self.data)
         verdict = selection.verdict if is_ridge else self._best_point(program, problem, witnesses)
-        n_neurons, n_rows, seconds = len(selection.neurons), self._n_left(verdict), time.perf_counter() - begin
+        n_neurons = len(selection.neurons)
+        n_rows = self._n_left(verdict)
+        seconds = time.perf_counter() - begin
         self.trials.append(replace(trial, n_neurons=n_neurons, n_rows=n_rows, verdict=verdict, seconds=seconds))
         return _Judged(self.trials[-1], program, problem, witnesses)
 
@@ -533,7 +540,8 @@ class _Engine:
 
     def _rows_compared(self) -> Tensor:
         """Return the samples on which families are compared, a random part of many, with some of each group."""
-        n_samples, n_compared = self.data.n_samples, min(self.data.n_samples, SIZES.rows_compared)
+        n_samples = self.data.n_samples
+        n_compared = min(self.data.n_samples, SIZES.rows_compared)
         if n_compared < n_samples:
             _LOGGER.info("neurons are compared on %d of %d samples", n_compared, n_samples)
         # Random, because data are often sorted by class; in rising order, so that all rows are the data as they are.
