@@ -36,7 +36,7 @@ from cvxsnn.network.evaluation import predict_autoregressive
 from cvxsnn.network.weight_decay import rescale_hidden
 from cvxsnn.neurons.rollout import count_spikes
 from cvxsnn.plots.model_plots import plot_membranes, plot_raster, plot_readout
-from cvxsnn.theory import LIFFamily, complete_dictionary, complete_recurrent_dictionary, solve_complete
+from cvxsnn.theory import LIFFamily, complete_dictionary, solve_complete
 from cvxsnn.witnesses import Normal
 
 HEAD = [OutputHead("label", "squared", 0, 1)]
@@ -481,7 +481,6 @@ def test_optima_over_all_neurons_have_no_windows():
     inputs = draw_inputs(3, 2, 0)
     message = "readout 'last', 'all' or 'mean' for all neurons of a family, got 'windows-2'"
     refuse(message, complete_dictionary, inputs, readout="windows-2")
-    refuse(message, complete_recurrent_dictionary, inputs, readout="windows-2")
     refuse(message, solve_complete, inputs, np.zeros(3), LIFFamily(0.5), readout="windows-2")
 
 
