@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .neurons import LIFLayer, ThresholdLayer, roll_out
     from .witnesses import WitnessSet, delayed_witnesses, gaussian_witnesses
 
+__version__ = "0.1.0"
+
 # Users write cvxsnn.tasks and cvxsnn.audio; `from cvxsnn.tasks import addition` works too.
 sys.modules[f"{__name__}.tasks"] = tasks
 sys.modules[f"{__name__}.audio"] = audio

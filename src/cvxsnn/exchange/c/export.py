@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ... import __version__
 from ...convex.losses import LOSSES
 from ...convex.objective import decide_class
 from ...core.errors import InvalidInputError
@@ -130,7 +130,7 @@ def _render(
         "name": name,
         "NAME": name.upper(),
         "header": f"{stem}.h",
-        "version": version("cvxsnn"),
+        "version": __version__,
         "labels": [_in_comment(label) for label in labels],
         "is_classifier": bool(labels) or (not hasattr(model, "network_") and _has_classes(network)),
         "scales": [] if scale is None else [tuple(map(float, pair)) for pair in zip(*scale, strict=True)],
