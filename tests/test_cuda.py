@@ -17,7 +17,6 @@ from torch import nn
 
 import cvxsnn as cs
 import cvxsnn.exchange.readout.data
-from cvxsnn.cli.planning import measure_rates
 from cvxsnn.convex import linear
 from cvxsnn.convex.linear import solve_semidefinite
 from cvxsnn.convex.solvers import ridge
@@ -630,13 +629,6 @@ def test_streamed_columns_give_the_optimum_of_those_in_memory(loss):
     held, streamed = (cs.solve(problem, 1e-7, solver) for solver in (ridge.RidgeCG(), ridge.RidgeCG(is_streamed=True)))
     assert streamed.has_converged
     assert_same_optimum(held, streamed)
-
-
-@needs_gpu
-def test_rates_are_measured_on_cuda():
-    rates = measure_rates(torch.device(DEVICE))
-    assert rates.roll_out > 0
-    assert rates.dense > 0
 
 
 def test_sums_of_sums_are_rounded_as_often_as_certificates_allow_for():

@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .core import __version__ as __version__
 from .core.errors import ConvergenceWarning, CvxsnnError, InvalidInputError
 from .data import Sequences, audio, tasks
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from .network import SpikingNetwork, reconstruct
     from .neurons import LIFLayer, ThresholdLayer, roll_out
     from .witnesses import WitnessSet, delayed_witnesses, gaussian_witnesses
-
-__version__ = "0.1.0"
 
 # Users write cvxsnn.tasks and cvxsnn.audio; `from cvxsnn.tasks import addition` works too.
 sys.modules[f"{__name__}.tasks"] = tasks

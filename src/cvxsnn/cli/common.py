@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from typer import Argument, Exit, Option
 
-from .. import __version__
+from ..core import __version__
 from ..core.errors import CvxsnnError, InvalidInputError, first_line, is_out_of_memory
 from ..core.formatting import printable
 from .files import READ, Output, check_files

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import __version__
 from ..convex.objective import Objective
+from ..core import __version__
 from ..core.errors import CvxsnnError, DataFileError, is_out_of_memory
 from ..data.tasks import Task, make_task
 from ..fitting.methods import Settings, Trained, task_splits

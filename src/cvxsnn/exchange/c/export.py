@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ... import __version__
 from ...convex.losses import LOSSES
 from ...convex.objective import decide_class
+from ...core import __version__
 from ...core.errors import InvalidInputError
 from ...core.formatting import plural, printable
 from ...core.storage import write_atomically
