@@ -54,7 +54,7 @@ class Validation:
     method : str
         How the rows were left out, in words.
     loss : Tensor of shape (n_solutions, n_parts)
-        The mean loss of each solution on each part: a row, a group of rows, or a fold.
+        The mean loss of each solution on each part: a row or a group of rows.
     accuracy : Tensor of shape (n_solutions, n_parts), optional
         The share of rows that are classified correctly; None for real targets.
     weight : Tensor of shape (n_parts,)

@@ -432,7 +432,7 @@ class _Engine:
             self.trials.append(Trial(family, readout, witnesses.n_witnesses, self._n_left(verdict), verdict, seconds))
             return _Judged(self.trials[-1], program, problem, witnesses)
         trial = compared.trial
-        if program.is_ridge and program.l2_strength == "auto":
+        if program.is_open_ridge:
             self.reasons.append(
                 f"strength judged on {plural(trial.n_rows, 'sample')}: no time was left for all of them"
             )
@@ -451,14 +451,14 @@ class _Engine:
         has_all = compared.trial.n_rows == self.data.n_samples and compared.n_asked == n_neurons is not None
         # Other losses are compared by the squared loss, whose program is not theirs. Strengths that the user gave were
         # not tried: the comparison walks the grid of the library.
-        is_same = compared.program == program and program.is_ridge and program.l2_strength == "auto"
+        is_same = compared.program == program and program.is_open_ridge
         return has_all and is_same and self.judge is None
 
     def _few(self, judged: _Judged, sparsity: Sparsity) -> _Judged:
         """Return the program over few neurons, or over all if these are to be read."""
         begin, (trial, program, problem, witnesses, _) = time.perf_counter(), judged
         ridge, dense = ridge_of(problem), trial.verdict
-        is_ridge = ridge is problem and program.is_ridge and program.l2_strength == "auto"
+        is_ridge = ridge is problem and program.is_open_ridge
         if not is_ridge:  # the strengths of another program say nothing about ridge
             dense = choose(ridge, self.ridge, judge_for(ridge, self.ridge, self.seed))
         selection = select_neurons(ridge, sparsity, dense, seed=self.seed)

@@ -34,7 +34,7 @@ from ...dictionary.products import assemble, self_product
 from ..certificate import bound_at, lower_bound, relative_gap
 from ..linear import FactorInPlace, factorise, from_centre, is_wide, row_products, solve_ridge, weighted_gram
 from ..problem import ConvexProblem
-from .base import Budget, Solver, SolverResult, Status, is_late
+from .base import DENSE_COPIES, Budget, Solver, SolverResult, Status, is_late
 
 
 def must_stream(problem: ConvexProblem) -> bool:
@@ -43,8 +43,7 @@ def must_stream(problem: ConvexProblem) -> bool:
     available = available_bytes(dictionary.device)
     if available is None or not dictionary.is_in_memory or dictionary.n_rows < dictionary.n_atoms:
         return False
-    # Four float64 copies of the columns are alive in a step with columns in memory.
-    return 4 * dense_bytes(*dictionary.shape) > available >= symmetric_bytes(dictionary.n_atoms)
+    return DENSE_COPIES * dense_bytes(*dictionary.shape) > available >= symmetric_bytes(dictionary.n_atoms)
 
 
 def best_intercept(problem: ConvexProblem, coef: Tensor) -> Tensor:
