@@ -63,8 +63,7 @@ def roll_statistics(
         The numbers, in the order of :func:`read_columns`.
     """
     sequences = Sequences.of(inputs)
-    top, *lower = reversed(check_stack(layers, sequences.n_features))
-    n_samples = len(sequences)
+    (top, *lower), n_samples = list(reversed(check_stack(layers, sequences.n_features))), len(sequences)
     columns = read_columns(layers, statistics).to(sequences.device)
     # The narrowest type that holds the number of steps.
     dtype = torch.uint8 if sequences.n_steps < 2**8 else torch.int16 if sequences.n_steps < 2**15 else torch.int32
