@@ -201,6 +201,8 @@ class NetworkState:
 class _HeldLayer(nn.Module):
     """The tensors of a hidden layer as buffers, which torch moves, copies and saves."""
 
+    _layer: HiddenLayer | None = None
+
     def __init__(self, layer: HiddenLayer) -> None:
         super().__init__()
         self._kind, self._settings = type(layer), layer.settings()
@@ -211,8 +213,11 @@ class _HeldLayer(nn.Module):
 
     @property
     def layer(self) -> HiddenLayer:
-        """The layer, on the memory of the buffers."""
-        return self._kind.from_valid(dict(self.named_buffers()), self._settings)
+        """The layer, on the memory of the buffers: the same object as long as the buffers are, for what it keeps."""
+        tensors, layer = dict(self.named_buffers()), self._layer
+        if layer is None or any(getattr(layer, name) is not value for name, value in tensors.items()):
+            layer = self._layer = self._kind.from_valid(tensors, self._settings)
+        return layer
 
     def hold(self, layer: HiddenLayer) -> None:
         """Replace the tensors by those of a layer of the same kind."""
@@ -384,9 +389,11 @@ class SpikingNetwork(nn.Module):
 
     def _statistics(self, sequences: Sequences, statistics: tuple[Statistic, ...]) -> Tensor:
         numbers = roll_statistics(self.layers, sequences, statistics)
-        place = torch.searchsorted(read_columns(self.layers, statistics), self.columns)
+        columns, read = read_columns(self.layers, statistics), self.columns
+        if not torch.equal(columns, read):
+            numbers = numbers[torch.searchsorted(columns, read)]
         steps = sequences.n_steps if sequences.lengths is None else sequences.lengths
-        return column_entries(numbers[place], self.columns % len(statistics), statistics, steps).T
+        return column_entries(numbers, read % len(statistics), statistics, steps).T
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.

@@ -1,7 +1,7 @@
 """The contract between the roll-out and the neuron models: the interface of a hidden layer."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from numbers import Integral
@@ -17,6 +17,9 @@ from .exact import WEIGHT_BITS, input_levels, snap_weights, weight_levels
 
 MAX_DELAY = 2**20
 """Longest delay that a synapse may have, in steps."""
+
+
+Value = TypeVar("Value")
 
 
 class LayerState(NamedTuple):
@@ -422,6 +425,8 @@ class HiddenLayer(ABC):
         HiddenLayer
             A layer of the same neuron model.
         """
+        if device in (None, self.weight.device) and dtype in (None, self.weight.dtype):
+            return self
 
         def moved(value: Tensor) -> Tensor:
             return value.to(device, dtype if value.is_floating_point() else None)
@@ -469,6 +474,37 @@ class HiddenLayer(ABC):
         """
         changes: dict[str, Any] = dict(tensors)
         return replace(self, **changes)
+
+    def kept(self, name: Hashable, make: Callable[[Self], Value]) -> Value:
+        """Return ``make(self)``, which is kept with the layer until one of its parameters changes.
+
+        Parameters are compared by their values: versions of tensors do not count changes through NumPy or ``.data``.
+
+        Parameters
+        ----------
+        name : hashable
+            What is made.
+        make : callable
+            Takes the layer.
+
+        Returns
+        -------
+        object
+            The value, made of the parameters as they are now.
+        """
+        tensors = self.tensors()
+        before, values = vars(self).get("_kept", ({}, {}))
+        if not before or not all(_is_same(before[name], value) for name, value in tensors.items()):
+            before, values = {name: value.clone() for name, value in tensors.items()}, {}
+            vars(self)["_kept"] = before, values
+        if name not in values:
+            values[name] = make(self)
+        made: Value = values[name]
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters for copies and pickles, without what is kept."""
+        return dict(self._values())
 
     @classmethod
     def from_valid(cls, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Self:
@@ -544,6 +580,10 @@ class HiddenLayer(ABC):
 
 
 Layer = TypeVar("Layer", bound=HiddenLayer)
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return (one.dtype, one.device) == (other.dtype, other.device) and torch.equal(one, other)
 
 
 @cache
