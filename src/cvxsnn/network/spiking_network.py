@@ -388,12 +388,10 @@ class SpikingNetwork(nn.Module):
         return counts.mul_(parsed.scale(steps))
 
     def _statistics(self, sequences: Sequences, statistics: tuple[Statistic, ...]) -> Tensor:
-        numbers = roll_statistics(self.layers, sequences, statistics)
-        columns, read = read_columns(self.layers, statistics), self.columns
-        if not torch.equal(columns, read):
-            numbers = numbers[torch.searchsorted(columns, read)]
+        columns = self.columns
+        numbers = roll_statistics(self.layers, sequences, statistics, columns)
         steps = sequences.n_steps if sequences.lengths is None else sequences.lengths
-        return column_entries(numbers, read % len(statistics), statistics, steps).T
+        return column_entries(numbers, columns % len(statistics), statistics, steps).T
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.

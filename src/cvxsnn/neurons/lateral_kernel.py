@@ -50,7 +50,7 @@ class LateralTable:
         Sums of the absolute weights of each view, the largest of a bundle: in units of the lowest bit of a neuron, and
         themselves.
     n_terms : array of shape (n_bundles,)
-        The largest number of terms of a sum, with those of the sum that it shares.
+        The largest number of terms of a sum, one of which is the sum that it shares.
     taps, shared : TapTable
         The taps of the neurons whose sums are computed: of each neuron of a group, and of one of each other bundle;
         and those of the sums that they share, which are rows after those of the values. Weights are in float64.
@@ -110,7 +110,7 @@ class LateralTable:
             np.maximum.reduceat(part.new_zeros(n_neurons, n_views).scatter_add_(1, view, part).numpy()[order], starts)
             for part in (parts.double() / lowest, own.abs() + is_shared)
         )
-        n_terms = np.maximum.reduceat(((own != 0).sum(1) + is_shared.sum(1) + 1).numpy()[order], starts)
+        n_terms = np.maximum.reduceat(((own != 0).sum(1) + 1).numpy()[order], starts)
         level = -layer.bias.flatten().cpu().numpy()
         edges = np.r_[starts, n_neurons]
         lifts = (rivals > 0) & np.logical_or.reduceat(level[order] != 0, starts)
@@ -146,7 +146,7 @@ class LateralTable:
         dtypes = [product_dtype(float(bits), 1.0) for bits in (needed.max(), needed.min())]
         is_exact = (needed <= (2.0**24 if torch.float32 in dtypes else -1.0)) & ~self.lifts
         size = self.sums @ np.array(largest)
-        # Values, weights and products are rounded, and each sum but the first; what underflows is lost.
+        # Values, shared sums, weights and products are rounded, and each sum but the first; what underflows is lost.
         margin = 1.01 * (self.n_terms + 4) * (2.0**-24 * size + 2.0**-126)
         return np.where(is_exact, 0.0, np.where(self.lifts | (size > 2.0**100), np.inf, margin))
 
@@ -398,14 +398,14 @@ def _largest_sums(  # type: ignore[no-untyped-def]
                     most[0] = max(most[0], total[i])
                 continue
             step, n_common = begin, min(begin + n // n_samples, shortest)
-            while step + 3 < n_common:  # four steps at once, so that maxima are loaded and stored less often
-                offset = (step - begin) * n_samples
-                a, b = total[offset : offset + n_samples], total[offset + n_samples : offset + 2 * n_samples]
-                offset += 2 * n_samples
-                c, d = total[offset : offset + n_samples], total[offset + n_samples : offset + 2 * n_samples]
+            while step + _TOGETHER <= n_common:
+                now = total[(step - begin) * n_samples : (step - begin + _TOGETHER) * n_samples]
                 for i in range(n_samples):
-                    most[i] = max(most[i], max(max(a[i], b[i]), max(c[i], d[i])))
-                step += 4
+                    highest = most[i]
+                    for later in range(_TOGETHER):
+                        highest = max(highest, now[later * n_samples + i])
+                    most[i] = highest
+                step += _TOGETHER
             for offset in range((step - begin) * n_samples, n, n_samples):
                 for i in range(n_samples):
                     if step < lengths[i]:
@@ -415,11 +415,26 @@ def _largest_sums(  # type: ignore[no-untyped-def]
 
 @_fused
 def _count_levels(  # type: ignore[no-untyped-def]
-    values, pad, tap, stop, row, shift, weight, level, members, lengths, columns, sums, count, run, longest, first
+    values,
+    pad,
+    tap,
+    stop,
+    row,
+    shift,
+    weight,
+    level,
+    members,
+    lengths,
+    columns,
+    sums,
+    silent,
+    count,
+    run,
+    longest,
+    first,
 ):
     """Count the steps in which each neuron of a bundle fires: where its sum is at least its level."""
     n_values, n_samples, shortest = values.shape[1], len(lengths), lengths.min()
-    silent = np.empty(len(sums) + 1 if n_samples == 1 else 0, np.int32)
     for at in range(pad, n_values, len(sums)):
         total, begin = sums[: n_values - at], (at - pad) // n_samples
         _sum_taps(total, values, at, row, shift, weight, tap, stop)
@@ -430,35 +445,39 @@ def _count_levels(  # type: ignore[no-untyped-def]
                     if step >= lengths[i]:
                         total[offset + i] = -np.inf
         for k in range(len(members)):
-            reads, least = columns[members[k]], level[members[k]]
-            if reads[_FIRST] >= 0:
+            own, least = members[k], level[members[k]]
+            if columns[own, _FIRST] >= 0:
                 for offset in range(0, len(total), n_samples):
                     for i in range(n_samples):
                         if first[k, i] == 0 and total[offset + i] >= least:
                             first[k, i] = begin + offset // n_samples + 1
-            if reads[_BURST] >= 0:
-                _count_runs(total, n_samples, least, silent, count[k], run[k], longest[k])
+            if columns[own, _BURST] >= 0:
+                _count_runs(total, n_samples, least, k, silent, count, run, longest)
             else:
-                _count_steps(total, n_samples, least, count[k])
+                _count_steps(total, n_samples, least, k, count)
 
 
 @_compiled
-def _count_steps(total, n_samples, least, count):  # type: ignore[no-untyped-def]
+def _count_steps(total, n_samples, least, k, count):  # type: ignore[no-untyped-def]
     """Count the steps of each sequence with at least the level."""
     if n_samples == 1:
         n = 0
         for i in range(len(total)):
             n += total[i] >= least
-        count[0] += n
+        count[k, 0] += n
         return
     for offset in range(0, len(total), n_samples):
         now = total[offset : offset + n_samples]
         for i in range(n_samples):
-            count[i] += now[i] >= least
+            count[k, i] += now[i] >= least
+
+
+_TOGETHER = 4
+"""Steps that are counted at once, so that counts are loaded and stored less often."""
 
 
 @_compiled
-def _count_runs(total, n_samples, least, silent, count, run, longest):  # type: ignore[no-untyped-def]
+def _count_runs(total, n_samples, least, k, silent, count, run, longest):  # type: ignore[no-untyped-def]
     """Count the steps of each sequence with at least the level, and the longest run of them."""
     if n_samples == 1:
         # A list of the other steps needs no branches, and the longest gap between them no chain of additions.
@@ -467,37 +486,35 @@ def _count_runs(total, n_samples, least, silent, count, run, longest):  # type: 
             silent[n_silent] = i
             n_silent += not total[i] >= least
         silent[n_silent] = len(total)
-        most, before = longest[0], -1 - run[0]
+        most, before = longest[k, 0], -1 - run[k, 0]
         for i in range(n_silent + 1):
             most = max(most, silent[i] - before - 1)
             before = silent[i]
-        count[0] += len(total) - n_silent
-        longest[0] = most
-        run[0] = len(total) - 1 - silent[n_silent - 1] if n_silent > 0 else run[0] + len(total)
+        count[k, 0] += len(total) - n_silent
+        longest[k, 0] = most
+        run[k, 0] = len(total) - 1 - silent[n_silent - 1] if n_silent > 0 else run[k, 0] + len(total)
         return
     offset = 0
-    while offset + 4 * n_samples <= len(total):  # four steps at once, so that counts are loaded and stored less often
-        a, b = total[offset : offset + n_samples], total[offset + n_samples : offset + 2 * n_samples]
-        offset += 2 * n_samples
-        c, d = total[offset : offset + n_samples], total[offset + n_samples : offset + 2 * n_samples]
-        offset += 2 * n_samples
-        for i in range(n_samples):
-            in_a, in_b = np.int32(a[i] >= least), np.int32(b[i] >= least)
-            in_c, in_d = np.int32(c[i] >= least), np.int32(d[i] >= least)
-            count[i] += (in_a + in_b) + (in_c + in_d)
-            run_a = (run[i] + 1) * in_a
-            run_b = (run_a + 1) * in_b
-            run_c = (run_b + 1) * in_c
-            run[i] = (run_c + 1) * in_d
-            longest[i] = max(longest[i], max(max(run_a, run_b), max(run_c, run[i])))
     while offset < len(total):
-        now = total[offset : offset + n_samples]
-        for i in range(n_samples):
-            fires = np.int32(now[i] >= least)
-            count[i] += fires
-            run[i] = (run[i] + 1) * fires
-            longest[i] = max(longest[i], run[i])
-        offset += n_samples
+        if offset + _TOGETHER * n_samples <= len(total):
+            now = total[offset : offset + _TOGETHER * n_samples]
+            for i in range(n_samples):
+                n, run_now, most = count[k, i], run[k, i], longest[k, i]
+                for step in range(_TOGETHER):
+                    fires = np.int32(now[step * n_samples + i] >= least)
+                    n += fires
+                    run_now = (run_now + np.int32(1)) * fires
+                    most = max(most, run_now)
+                count[k, i], run[k, i], longest[k, i] = n, run_now, most
+            offset += _TOGETHER * n_samples
+        else:
+            now = total[offset : offset + n_samples]
+            for i in range(n_samples):
+                fires = np.int32(now[i] >= least)
+                count[k, i] += fires
+                run[k, i] = (run[k, i] + 1) * fires
+                longest[k, i] = max(longest[k, i], run[k, i])
+            offset += n_samples
 
 
 @_fused
@@ -555,16 +572,23 @@ def _find_winners(several, n_rivals, sign, margin, top, winner):  # type: ignore
 
 
 @_fused
-def _exact_winner(values, place, starts, row, shift, weight, head, n_rivals, sign):  # type: ignore[no-untyped-def]
+def _sum_at(values, place, tap, stop, row, shift, weight):  # type: ignore[no-untyped-def]
+    """Return the sum of one neuron at one place of the rows."""
+    total = 0.0
+    while tap < stop and shift[tap] <= place:
+        total += weight[tap] * values[row[tap], place - shift[tap]]
+        tap += 1
+    return total
+
+
+@_fused
+def _winner_at(values, place, starts, row, shift, weight, head, n_rivals, sign):  # type: ignore[no-untyped-def]
     """Return the number of the largest drive of a group at one place of the rows."""
     winner, most = 0, -np.inf
     for k in range(n_rivals):
-        total = 0.0
-        for tap in range(starts[head + k], starts[head + k + 1]):
-            if shift[tap] <= place:
-                total += weight[tap] * values[row[tap], place - shift[tap]]
-        if sign * total > most:
-            winner, most = k, sign * total
+        total = sign * _sum_at(values, place, starts[head + k], starts[head + k + 1], row, shift, weight)
+        if total > most:
+            winner, most = k, total
     return winner
 
 
@@ -591,13 +615,18 @@ def _count_wins(  # type: ignore[no-untyped-def]
             counted[0] += n_wins
         else:
             offset = 0
-            while offset + 2 * n_samples <= len(winner):
-                a, b = winner[offset : offset + n_samples], winner[offset + n_samples : offset + 2 * n_samples]
+            while offset + _TOGETHER * n_samples <= len(winner):
+                now = winner[offset : offset + _TOGETHER * n_samples]
                 for i in range(n_samples):
-                    counted[i] += np.int32(a[i] == number) + np.int32(b[i] == number)
-                offset += 2 * n_samples
-            for i in range(len(winner) - offset):
-                counted[i] += winner[offset + i] == number
+                    n_wins = counted[i]
+                    for later in range(_TOGETHER):
+                        n_wins += np.int32(now[later * n_samples + i] == number)
+                    counted[i] = n_wins
+                offset += _TOGETHER * n_samples
+            for first_of_step in range(offset, len(winner), n_samples):
+                now = winner[first_of_step : first_of_step + n_samples]
+                for i in range(n_samples):
+                    counted[i] += now[i] == number
         if needs_order:
             own_run, own_longest, own_first = run[begin + k], longest[begin + k], first[begin + k]
             for offset in range(0, len(winner), n_samples):
@@ -640,7 +669,7 @@ def _scan(  # type: ignore[no-untyped-def]
     top32, top = np.empty((2, width), np.float32), np.empty((2, width))
     winner = np.empty(width, np.int32)
     most32, most = np.empty((3, n_samples), np.float32), np.empty((1, n_samples))
-    summed, n_summed = lo, 0
+    summed, n_summed, silent = lo, 0, np.empty(sums.shape[1] + 1, np.int32)
     count, run = np.empty((1, n_samples), np.int32), np.empty((1, n_samples), np.int32)
     longest, first = np.empty((1, n_samples), np.int32), np.empty((1, n_samples), np.int32)
     last = np.empty((1, n_samples), np.int32)
@@ -652,14 +681,19 @@ def _scan(  # type: ignore[no-untyped-def]
             count, run = np.empty((n, n_samples), np.int32), np.empty((n, n_samples), np.int32)
             longest, first = np.empty((n, n_samples), np.int32), np.empty((n, n_samples), np.int32)
             last = np.empty((n, n_samples), np.int32)
-        count[:n], run[:n], longest[:n], first[:n], last[:n] = 0, 0, 0, 0, 0
+        for k in range(n):
+            for i in range(n_samples):
+                count[k, i], run[k, i], longest[k, i], first[k, i], last[k, i] = 0, 0, 0, 0, 0
         needs_all, needs_largest, needs_last, needs_order = False, False, False, False
         for k in range(n):
-            reads = columns[members[k]]
-            needs_all |= max(reads[_MEAN], reads[_BURST], reads[_ROOT], reads[_FIRST]) >= 0
-            needs_largest |= reads[_EVER] >= 0
-            needs_last |= reads[_LAST] >= 0
-            needs_order |= max(reads[_BURST], reads[_FIRST]) >= 0
+            own = members[k]
+            needs_order |= max(columns[own, _BURST], columns[own, _FIRST]) >= 0
+            needs_all |= max(columns[own, _MEAN], columns[own, _ROOT]) >= 0
+            needs_largest |= columns[own, _EVER] >= 0
+            needs_last |= columns[own, _LAST] >= 0
+        needs_all |= needs_order
+        if not (needs_all or needs_largest or needs_last):
+            continue
         if n_rivals > 0:
             if n_rivals > len(several):
                 several32, several = np.empty((n_rivals, width), np.float32), np.empty((n_rivals, width))
@@ -679,7 +713,7 @@ def _scan(  # type: ignore[no-untyped-def]
                     if margin > 0 and 0 < n_close <= 32 and margin < np.inf:
                         for i in range(here):
                             if top32[0, i] - top32[1, i] <= margin32:
-                                won[i] = _exact_winner(values, at + i, starts, row, shift, weight, head, n_rivals, sign)
+                                won[i] = _winner_at(values, at + i, starts, row, shift, weight, head, n_rivals, sign)
                     elif margin > 0 and n_close > 0:
                         if not has_sums:
                             _sum_rivals(
@@ -703,11 +737,7 @@ def _scan(  # type: ignore[no-untyped-def]
         else:
             if needs_last:
                 for i in range(n_samples):
-                    total = 0.0
-                    at = pad + (lengths[i] - 1) * n_samples + i
-                    for j in range(tap, stop):
-                        if shift[j] <= at:
-                            total += weight[j] * values[row[j], at - shift[j]]
+                    total = _sum_at(values, pad + (lengths[i] - 1) * n_samples + i, tap, stop, row, shift, weight)
                     for k in range(n):
                         last[k, i] = total >= level[members[k]]
             if needs_all:
@@ -725,6 +755,7 @@ def _scan(  # type: ignore[no-untyped-def]
                         lengths,
                         columns,
                         sums32[0],
+                        silent,
                         count,
                         run,
                         longest,
@@ -744,52 +775,53 @@ def _scan(  # type: ignore[no-untyped-def]
                         lengths,
                         columns,
                         sums[0],
+                        silent,
                         count,
                         run,
                         longest,
                         first,
                     )
             elif needs_largest:
-                is_close = margin == np.inf
-                if not is_close:
+                n_close = n_samples if margin == np.inf else 0
+                if margin < np.inf:
                     if bundle >= summed + n_summed:
                         are_three = bundle + 2 < hi and twins[head] and twins[head + 1] and rivals[bundle + 2] == 0
                         summed, n_summed = bundle, 3 if are_three else 1
                         _largest_sums(values32, pad, tap, stop, row, shift, weight32, lengths, sums32, most32, n_summed)
-                    own = most32[bundle - summed]
+                    at = bundle - summed
                     for k in range(n):
                         least = level[members[k]]
                         for i in range(n_samples):
-                            distance = own[i] - least  # in float64
+                            distance = most32[at, i] - least  # in float64
                             count[k, i] = distance >= 0
-                            is_close |= abs(distance) <= margin
-                    is_close &= margin > 0
-                if is_close:
+                            n_close += abs(distance) <= margin
+                if margin > 0 and n_close > 0:
                     _largest_sums(values, pad, tap, stop, row, shift, weight, lengths, sums, most, 1)
                     for k in range(n):
                         least = level[members[k]]
                         for i in range(n_samples):
                             count[k, i] = most[0, i] >= least
         for k in range(n):
-            reads = columns[members[k]]
-            for statistic in range(len(reads)):
-                if reads[statistic] >= 0:
-                    _write(numbers[reads[statistic]], statistic, count[k], longest[k], last[k], first[k], lengths)
+            for statistic in range(columns.shape[1]):
+                written = columns[members[k], statistic]
+                if written >= 0:
+                    _write(numbers, written, statistic, k, count, longest, last, first, lengths)
 
 
 @_compiled
-def _write(numbers, statistic, count, longest, last, first, lengths):  # type: ignore[no-untyped-def]
+def _write(numbers, written, statistic, k, count, longest, last, first, lengths):  # type: ignore[no-untyped-def]
     """Write a statistic of one neuron."""
+    n_samples = numbers.shape[1]
     if statistic == _FIRST:
-        for i in range(len(numbers)):
-            numbers[i] = lengths[i] + 1 - first[i] if first[i] > 0 else 0
+        for i in range(n_samples):
+            numbers[written, i] = lengths[i] + 1 - first[k, i] if first[k, i] > 0 else 0
     elif statistic == _EVER:
-        for i in range(len(numbers)):
-            numbers[i] = count[i] > 0
+        for i in range(n_samples):
+            numbers[written, i] = count[k, i] > 0
     else:
         source = longest if statistic == _BURST else last if statistic == _LAST else count
-        for i in range(len(numbers)):
-            numbers[i] = source[i]
+        for i in range(n_samples):
+            numbers[written, i] = source[k, i]
 
 
 def columns_read(layer_reads: Tensor, statistics: tuple[Statistic, ...]) -> Tensor:

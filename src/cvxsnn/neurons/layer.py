@@ -476,7 +476,7 @@ class HiddenLayer(ABC):
         return replace(self, **changes)
 
     def kept(self, name: Hashable, make: Callable[[Self], Value]) -> Value:
-        """Return ``make(self)``, which is kept with the layer until one of its parameters changes.
+        """Return what ``make`` returns, which is kept with the layer until one of its parameters changes.
 
         Parameters are compared by their values: versions of tensors do not count changes through NumPy or ``.data``.
 
@@ -485,7 +485,7 @@ class HiddenLayer(ABC):
         name : hashable
             What is made.
         make : callable
-            Takes the layer.
+            Takes a layer of the same tensors: one that is kept here would be freed late, being part of a cycle.
 
         Returns
         -------
@@ -498,7 +498,7 @@ class HiddenLayer(ABC):
             before, values = {name: value.clone() for name, value in tensors.items()}, {}
             vars(self)["_kept"] = before, values
         if name not in values:
-            values[name] = make(self)
+            values[name] = make(self.from_valid(tensors, self.settings()))
         made: Value = values[name]
         return made
 

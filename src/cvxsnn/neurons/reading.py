@@ -45,7 +45,10 @@ def read_columns(layers: Sequence[HiddenLayer], statistics: tuple[Statistic, ...
 
 
 def roll_statistics(
-    layers: Sequence[HiddenLayer], inputs: Sequences | Array, statistics: tuple[Statistic, ...]
+    layers: Sequence[HiddenLayer],
+    inputs: Sequences | Array,
+    statistics: tuple[Statistic, ...],
+    columns: Tensor | None = None,
 ) -> Tensor:
     """Return statistics of the spikes of the last hidden layer as whole numbers.
 
@@ -57,15 +60,17 @@ def roll_statistics(
         The sequences.
     statistics : tuple of str
         The statistics.
+    columns : Tensor of shape (n_columns,), optional
+        Some of the columns of :func:`read_columns`, in any order; by default all.
 
     Returns
     -------
     Tensor of shape (n_columns, n_samples), of an integer dtype
-        The numbers, in the order of :func:`read_columns`.
+        The numbers.
     """
     sequences = Sequences.of(inputs)
     (top, *lower), n_samples = list(reversed(check_stack(layers, sequences.n_features))), len(sequences)
-    columns = read_columns(layers, statistics).to(sequences.device)
+    columns = (read_columns(layers, statistics) if columns is None else columns).to(sequences.device)
     # The narrowest type that holds the number of steps.
     dtype = torch.uint8 if sequences.n_steps < 2**8 else torch.int16 if sequences.n_steps < 2**15 else torch.int32
     n_bytes = len(columns) * n_samples * dtype.itemsize
@@ -123,7 +128,8 @@ def _scan(
     place = np.full((n_neurons, len(STATISTICS)), -1, dtype=np.int64)
     of_statistic = np.array([STATISTICS.index(name) for name in statistics])
     column = columns.numpy()
-    place[column // len(statistics), of_statistic[column % len(statistics)]] = np.arange(len(column))
+    neuron, number = column // len(statistics), of_statistic[column % len(statistics)]
+    place[neuron, number] = np.arange(len(column))
     margins, scratch = table.margins(layer.largest_views(sequences.inputs)), ScratchArrays()
     for group in [slice(0, len(sequences))] if sequences.lengths is None else similar_lengths(sequences.lengths):
         part = sequences.take(group).trim()
@@ -138,3 +144,6 @@ def _scan(
                 numbers[:, start : start + n_rows] = counted
             else:
                 numbers[:, group[start : start + n_rows]] = counted.to(numbers.dtype)
+    again = np.flatnonzero(place[neuron, number] != np.arange(len(column)))  # columns that are listed more than once
+    if len(again):
+        numbers[torch.from_numpy(again)] = numbers[torch.from_numpy(place[neuron, number][again])]
