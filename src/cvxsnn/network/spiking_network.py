@@ -1,6 +1,6 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -23,8 +23,8 @@ from ..neurons.reading import read_columns, roll_statistics
 from ..neurons.rollout import count_spikes
 from ..neurons.statistics import Counters, Statistic, column_entries
 
-_BLOCK = 2**24
-"""Entries that a read-out multiplies at once: 128 MiB."""
+_BLOCK, _CACHED = 2**24, 2**21
+"""Entries that are computed at once, and whole numbers that become entries at once: these stay in a cache."""
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,8 @@ class SpikingNetwork(nn.Module):
         """
         sequences, parsed = Sequences.of(inputs).to(self.weight.device), parse_readout(self.readout)
         if parsed.kind == "statistics":
-            return self._statistics(sequences, parsed.statistics)
+            (entries,) = self._iterate_statistics(sequences, parsed.statistics, len(sequences))
+            return entries
         if parsed.kind != "mean":
             return roll_out(self.layers, sequences, parsed.kind)[..., self.columns].to(torch.float64)
         counts = count_spikes(self.layers, sequences, parsed.n_windows)[:, self.columns].to(torch.float64)
@@ -387,11 +388,16 @@ class SpikingNetwork(nn.Module):
         # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
         return counts.mul_(parsed.scale(steps))
 
-    def _statistics(self, sequences: Sequences, statistics: tuple[Statistic, ...]) -> Tensor:
-        columns = self.columns
+    def _iterate_statistics(
+        self, sequences: Sequences, statistics: tuple[Statistic, ...], n_rows: int
+    ) -> Iterator[Tensor]:
+        """Yield the entries of ``n_rows`` sequences after the other."""
+        columns, lengths = self.columns, sequences.lengths
         numbers = roll_statistics(self.layers, sequences, statistics, columns)
-        steps = sequences.n_steps if sequences.lengths is None else sequences.lengths
-        return column_entries(numbers, columns % len(statistics), statistics, steps).T
+        for start in range(0, len(sequences), n_rows):
+            rows = slice(start, start + n_rows)
+            steps = sequences.n_steps if lengths is None else lengths[rows]
+            yield column_entries(numbers[:, rows], columns % len(statistics), statistics, steps).T
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.
@@ -410,7 +416,13 @@ class SpikingNetwork(nn.Module):
         step = max(1, _BLOCK // max(1, len(self.neurons)))
         rows = torch.split(torch.arange(len(sequences), device=sequences.device), step)
         parts = [sequences] if len(rows) == 1 else [sequences.take(some) for some in rows]
-        return torch.cat([self.features(part) @ self.weight for part in parts]) + self.intercept
+        statistics = parse_readout(self.readout).statistics
+        if statistics:
+            n_rows = max(1, _CACHED // max(1, len(self.neurons)))
+            blocks = (block for part in parts for block in self._iterate_statistics(part, statistics, n_rows))
+        else:
+            blocks = (self.features(part) for part in parts)
+        return torch.cat([block @ self.weight for block in blocks]) + self.intercept
 
     @torch.no_grad()
     def predict(self, inputs: Sequences | Array) -> dict[str, npt.NDArray[np.int64]]:

@@ -306,6 +306,12 @@ _free_of_nan = partial(_compiled, fastmath={"contract", "nnan", "nsz"})
 
 
 @_fused
+def _sum_one(total, values, at, row, shift, weight, tap, stop):  # type: ignore[no-untyped-def]
+    """Write the sums of one neuron; compiled once for all that call it."""
+    _sum_taps(total, values, at, row, shift, weight, tap, stop)
+
+
+@_fused
 def _sum_three(totals, n, values, at, row, shift, weight, tap, stop):  # type: ignore[no-untyped-def]
     """Write the sums of three neurons that read the same, one after the other: values are loaded once for all."""
     own = stop - tap
@@ -360,7 +366,7 @@ def _sum_rows(values, n_rows, starts, row, shift, weight, first, last):  # type:
     for number in range(first, last):
         for at in range(0, values.shape[1], 2048):
             total = values[n_rows + number, at : at + 2048]
-            _sum_taps(total, values, at, row, shift, weight, starts[number], starts[number + 1])
+            _sum_one(total, values, at, row, shift, weight, starts[number], starts[number + 1])
 
 
 @_fused
@@ -383,7 +389,7 @@ def _largest_sums(  # type: ignore[no-untyped-def]
         if together == 3:
             _sum_three(sums, n, values, at, row, shift, weight, tap, stop)
         else:
-            _sum_taps(sums[0, :n], values, at, row, shift, weight, tap, stop)
+            _sum_one(sums[0, :n], values, at, row, shift, weight, tap, stop)
         for k in range(together):
             total, most = sums[k, :n], largest[k]
             if n_samples == 1:
@@ -437,7 +443,7 @@ def _count_levels(  # type: ignore[no-untyped-def]
     n_values, n_samples, shortest = values.shape[1], len(lengths), lengths.min()
     for at in range(pad, n_values, len(sums)):
         total, begin = sums[: n_values - at], (at - pad) // n_samples
-        _sum_taps(total, values, at, row, shift, weight, tap, stop)
+        _sum_one(total, values, at, row, shift, weight, tap, stop)
         if begin + len(total) // n_samples > shortest:
             for offset in range(0, len(total), n_samples):
                 step = begin + offset // n_samples
@@ -529,7 +535,7 @@ def _sum_rivals(  # type: ignore[no-untyped-def]
             _sum_three(several[k : k + 3], len(total), values, at, row, shift, weight, tap, stop)
             k += 3
         else:
-            _sum_taps(total, values, at, row, shift, weight, tap, stop)
+            _sum_one(total, values, at, row, shift, weight, tap, stop)
             k += 1
     for k in range(n_rivals):
         total = several[k, :n]

@@ -130,13 +130,14 @@ def _scan(
     column = columns.numpy()
     neuron, number = column // len(statistics), of_statistic[column % len(statistics)]
     place[neuron, number] = np.arange(len(column))
-    margins, scratch = table.margins(layer.largest_views(sequences.inputs)), ScratchArrays()
+    scratch = ScratchArrays()
     for group in [slice(0, len(sequences))] if sequences.lengths is None else similar_lengths(sequences.lengths):
         part = sequences.take(group).trim()
         # A multiple of what the kernel computes at once.
         n_rows = max(1, _BLOCK // (layer.n_values * part.n_steps * _LANES)) * _LANES
         for start in range(0, len(part), n_rows):
             block = part.take(slice(start, start + n_rows))
+            margins = table.margins(layer.largest_views(block.inputs))
             values = layer.view(snap_inputs(block.inputs).transpose(0, 1))
             counted = scratch.array("counted", (len(column), len(block)), torch.int32, numbers.device)
             scan_lateral(table, margins, values, block.lengths, place, counted.numpy(), scratch)
