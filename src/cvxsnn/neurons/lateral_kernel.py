@@ -154,11 +154,11 @@ class LateralTable:
         """Return the rows that taps read, of values (n_steps, n_samples, n_values), after ``pad`` zeros."""
         n_steps, n_samples, n_values = values.shape
         shape = n_values + len(self.shared.starts) - 1, pad + n_steps * n_samples
-        rows = scratch.array("rows", shape, torch.float64, values.device)
-        rows[:, :pad] = 0
-        rows[:n_values, pad:] = values.permute(2, 0, 1).reshape(n_values, -1)
-        read, sums = rows.numpy(), _arrays(self.shared, n_samples)
-        in_threads(partial(_sum_rows, read, n_values, *sums), len(sums[0]) - 1, len(sums[1]) * rows.shape[1])
+        # NumPy, since threads of torch spin for milliseconds after each small task.
+        read, sums = scratch.array("rows", shape, torch.float64, values.device).numpy(), _arrays(self.shared, n_samples)
+        read[:, :pad] = 0
+        read[:n_values, pad:] = values.numpy().transpose(2, 0, 1).reshape(n_values, -1)
+        in_threads(partial(_sum_rows, read, n_values, *sums), len(sums[0]) - 1, len(sums[1]) * read.shape[1])
         return read
 
 
@@ -241,7 +241,8 @@ def scan_lateral(
     # For a single sequence, zeros before the first step spare the work on taps that reach back before it.
     pad = int(shift.max(initial=0)) if values.shape[1] == 1 else 0
     rows = table.rows(values, scratch, pad)
-    rows32 = scratch.array("rows32", rows.shape, torch.float32, values.device).copy_(torch.from_numpy(rows)).numpy()
+    rows32 = scratch.array("rows32", rows.shape, torch.float32, values.device).numpy()
+    np.copyto(rows32, rows, casting="same_kind")
     coarse, fine = (rows32, weight.astype(np.float32), level), (rows, weight, table.level)
     arguments = (
         *coarse,
@@ -297,7 +298,8 @@ def _ends(values: Tensor, lengths: Tensor | None) -> npt.NDArray[np.int64]:
 
 def _arrays(taps: TapTable, n_samples: int) -> list[Array]:
     """Return the taps of neurons as arrays, with their delays as shifts in rows."""
-    return [value.numpy() for value in (taps.starts, taps.row, taps.delay * n_samples, taps.weight)]
+    starts, row, delay, weight = (value.numpy() for value in (taps.starts, taps.row, taps.delay, taps.weight))
+    return [starts, row, delay * n_samples, weight]
 
 
 # Products are exact wherever sums are, so that adding them without rounding them first changes no bit.

@@ -20,6 +20,7 @@ T is the number of steps of the sequence.
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,7 +83,8 @@ def column_entries(
     scale = 1 / torch.as_tensor(n_steps, device=values.device).to(values)
     values.mul_(torch.where(is_share, scale, torch.ones_like(scale)))
     if "root" in statistics:
-        roots = torch.nonzero(statistic == statistics.index("root")).squeeze(1)
+        # NumPy, since threads of torch spin for milliseconds after each small task.
+        roots = np.flatnonzero((statistic == statistics.index("root")).cpu().numpy())
         values[roots] = values[roots].sqrt_()
     return values
 
