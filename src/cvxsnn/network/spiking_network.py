@@ -1,6 +1,7 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from ..convex.objective import decide_class
 from ..core.checks import Array, check_positive_int, check_type
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
+from ..core.parallel import limit_threads
 from ..data.sequences import Sequences, window_of_step
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
@@ -64,6 +66,11 @@ class OutputHead:
     def columns(self) -> slice:
         """The outputs of this head."""
         return slice(self.start, self.stop)
+
+
+def _few_threads(n_samples: int) -> AbstractContextManager[None]:
+    """Let torch use one thread for a few samples: others would spin for milliseconds after each operation."""
+    return limit_threads(1) if n_samples < 64 else nullcontext()
 
 
 def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
@@ -393,11 +400,17 @@ class SpikingNetwork(nn.Module):
     ) -> Iterator[Tensor]:
         """Yield the entries of ``n_rows`` sequences after the other."""
         columns, lengths = self.columns, sequences.lengths
-        numbers = roll_statistics(self.layers, sequences, statistics, columns)
-        for start in range(0, len(sequences), n_rows):
+
+        def entries(start: int) -> Tensor:
             rows = slice(start, start + n_rows)
             steps = sequences.n_steps if lengths is None else lengths[rows]
-            yield column_entries(numbers[:, rows], columns % len(statistics), statistics, steps).T
+            return column_entries(numbers[:, rows], columns % len(statistics), statistics, steps).T
+
+        with _few_threads(len(sequences)):
+            numbers = roll_statistics(self.layers, sequences, statistics, columns)
+            first = entries(0)
+        yield first
+        yield from map(entries, range(n_rows, len(sequences), n_rows))
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.
@@ -492,9 +505,10 @@ class SpikingNetwork(nn.Module):
             The scores so far: of the spikes of this step or, for readout "mean", of their mean over the steps. Windows
             still to come count as silent, so the scores of the last step are those of the complete sequences.
         """
-        layers, spikes = state.stepper.step(state.layers, inputs)
-        read = spikes[:, self.neurons].to(torch.float64)
-        state, features = state.after(layers, read, self.readout, self.windows_read)
+        with _few_threads(len(inputs)):
+            layers, spikes = state.stepper.step(state.layers, inputs)
+            read = spikes[:, self.neurons].to(torch.float64)
+            state, features = state.after(layers, read, self.readout, self.windows_read)
         return state, features @ self.weight + self.intercept
 
     def with_readout(self, weight: Tensor, intercept: Tensor | None = None) -> Self:
