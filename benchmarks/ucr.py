@@ -2,9 +2,9 @@
 
 The sets and ``peers.json`` lie in the folder ``ucr`` of CVXSNN_DATA. With ``--resamples`` training and test data are
 divided anew, stratified by class, and aeon's MiniRocket and MultiRocket-Hydra are fitted to the same parts. With
-``--ablate`` parts of the default are fitted. ``--predict`` prints the processor time of predictions beside MiniRocket's,
-and does nothing else. What is measured is kept as one JSON object a line in ``results/ucr.jsonl``; a run that was
-interrupted goes on where it stopped.
+``--ablate`` parts of the default are fitted. ``--predict`` prints the processor time of predictions beside
+MiniRocket's and does nothing else. What is measured is kept as one JSON object a line in ``results/ucr.jsonl``; a run
+that was interrupted goes on where it stopped.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
-from .exact import WEIGHT_BITS, input_levels, snap_weights, weight_levels
+from .exact import WEIGHT_BITS, input_levels, product_dtype, snap_weights, weight_levels
 
 MAX_DELAY = 2**20
 """Longest delay that a synapse may have, in steps."""
@@ -502,6 +502,32 @@ class HiddenLayer(ABC):
             values[name] = make(self.from_valid(tensors, self.settings()))
         made: Value = values[name]
         return made
+
+    def kept_for_levels(
+        self, name: Hashable, levels_of_inputs: float, make: "Callable[[HiddenLayer, torch.dtype], Value]"
+    ) -> Value:
+        """Return ``make(layer, dtype)`` for the narrowest dtype in which sums over inputs are exact: :meth:`kept`.
+
+        Parameters
+        ----------
+        name : hashable
+            What is made.
+        levels_of_inputs : float
+            The largest integer among the inputs (:func:`cvxsnn.neurons.exact.input_levels`).
+        make : callable
+            Takes a layer of the same tensors, and a dtype.
+
+        Returns
+        -------
+        object
+            The value for this dtype; those for others are kept, too.
+        """
+
+        def prepare(own: HiddenLayer) -> tuple[float, Callable[[torch.dtype], Value]]:
+            return own.levels, cache(partial(make, own))
+
+        levels, made = self.kept(name, prepare)
+        return made(product_dtype(levels, levels_of_inputs))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the parameters for copies and pickles, without what is kept."""

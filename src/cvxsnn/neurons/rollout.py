@@ -24,7 +24,7 @@ from .layer import HiddenLayer, check_stack
 from .lif import LIFLayer
 from .tap_kernel import TapTable, scan_taps
 from .taps import last_window
-from .weights import ByteWeights, ExactWeights, exact_weights, kept_for_levels
+from .weights import ByteWeights, ExactWeights, exact_weights
 
 Steps = Literal["last", "all"] | int
 """The spikes of the last step or of all steps, or their counts in a number of windows."""
@@ -272,7 +272,7 @@ class _FusedTaps(RolledLayer):
     @cached_property
     def _table(self) -> TapTable:
         make = partial(TapTable.of, inputs_are_shared=self.is_first)
-        return kept_for_levels(self.layer, f"taps {self.is_first}", self.levels, make)
+        return self.layer.kept_for_levels(("taps", self.is_first), self.levels, make)
 
     def _count(self, block: Tensor, steps: Steps, lengths: Tensor | None = None) -> Tensor:
         """Return counts (K, width, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those.

@@ -4,15 +4,13 @@ Arrays are time-major.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import cache, partial
 
 import torch
 from torch import Tensor
 
 from ..core import gpu
-from .exact import WEIGHT_BITS, ScratchArrays, exact_product, product_dtype, weight_unit
-from .layer import HiddenLayer, Value, per_sample
+from .exact import WEIGHT_BITS, ScratchArrays, exact_product, weight_unit
+from .layer import HiddenLayer, per_sample
 from .taps import lift, lifted_places, spread
 
 
@@ -62,22 +60,7 @@ class ExactWeights(ABC):
 
 def exact_weights(layer: HiddenLayer, levels_of_inputs: float) -> ExactWeights:
     """Return the weights in the narrowest type in which products with such inputs are exact."""
-    return kept_for_levels(layer, "weights", levels_of_inputs, TapWeights if layer.has_delays else DenseWeights)
-
-
-def kept_for_levels(
-    layer: HiddenLayer, name: str, levels_of_inputs: float, make: Callable[[HiddenLayer, torch.dtype], Value]
-) -> Value:
-    """Return ``make(layer, dtype)`` for the narrowest type in which products with such inputs are exact.
-
-    It is kept with the layer (:meth:`.layer.HiddenLayer.kept`), and so are those for other types.
-    """
-
-    def prepare(own: HiddenLayer) -> tuple[float, Callable[[torch.dtype], Value]]:
-        return own.levels, cache(partial(make, own))
-
-    levels, made = layer.kept(name, prepare)
-    return made(product_dtype(levels, levels_of_inputs))
+    return layer.kept_for_levels("weights", levels_of_inputs, TapWeights if layer.has_delays else DenseWeights)
 
 
 class DenseWeights(ExactWeights):
