@@ -28,6 +28,7 @@ from ..core import gpu
 
 Statistic = Literal["mean", "burst", "root", "ever", "last", "first"]
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
+_AS_THEY_ARE = ("ever", "last")
 
 
 def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Tensor:
@@ -47,7 +48,7 @@ def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Ten
     Tensor of the same shape
         The entries.
     """
-    if statistic in ("ever", "last"):
+    if statistic in _AS_THEY_ARE:
         return numbers
     # A count times a rounded reciprocal, as for other read-outs: the same on every path to the last bit.
     scale = 1 / n_steps.to(numbers) if isinstance(n_steps, Tensor) else 1 / n_steps
@@ -83,12 +84,16 @@ def column_entries(
         The entries.
     """
     values = numbers.to(torch.float64, copy=True)
-    for number, name in enumerate(statistics):
-        mine = statistic == number
-        if bool(mine.all()):
-            return entries(values, name, n_steps)
-        if bool(mine.any()):
-            values[mine] = entries(values[mine], name, n_steps)
+    if len(statistics) == 1:
+        return entries(values, statistics[0], n_steps)
+    # As entries() of each statistic alone, without copies of its columns: a factor of one changes no bit.
+    is_share = torch.tensor([name not in _AS_THEY_ARE for name in statistics], device=values.device)[statistic][:, None]
+    scale = 1 / torch.as_tensor(n_steps, device=values.device).to(values)
+    values.mul_(torch.where(is_share, scale, torch.ones_like(scale)))
+    if "root" in statistics:
+        # NumPy, since threads of torch spin for milliseconds after each small task.
+        roots = np.flatnonzero((statistic == statistics.index("root")).cpu().numpy())
+        values[roots] = values[roots].sqrt_()
     return values
 
 
