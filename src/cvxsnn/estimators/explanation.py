@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
 from sklearn.metrics import r2_score
 
 from ..convex.objective import decide_class
@@ -236,7 +236,7 @@ def permutation_importance(
     """
     check_positive_int("n_windows", n_windows)
     check_positive_int("n_repeats", n_repeats)
-    if not (is_classifier(model) or is_regressor(model)):
+    if not isinstance(model, BaseEstimator) or not (is_classifier(model) or is_regressor(model)):
         raise InvalidInputError(f"expected a fitted classifier or regressor, got {type(model).__name__}")
     X = as_numpy(X)
     if is_tabular(X):
