@@ -202,7 +202,8 @@ def permutation_importance(
     """Measure by how much a model's score drops if one channel in one window of time is exchanged between samples.
 
     Windows divide the steps of each sequence, whatever its length; a window of another length is stretched, to the
-    nearest earlier step. Exchange on data that the model was not fitted to.
+    nearest earlier step. Exchange on data that the model was not fitted to. It takes a prediction of all samples for
+    each channel, window and repeat.
 
     Parameters
     ----------

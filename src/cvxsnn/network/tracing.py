@@ -107,7 +107,7 @@ def attribute(
     read = np.zeros_like(column) if network.windows_read is None else network.windows_read.cpu().numpy()
     listed, place = np.unique(column, return_inverse=True)
     for rows, block in iterate_trains(network.layers, sequences):
-        lengths = sequences.n_steps if sequences.lengths is None else sequences.lengths[rows]
+        lengths = sequences.n_steps if sequences.lengths is None else sequences.lengths[rows].cpu().numpy()
         for spikes, n_steps in zip(block, np.broadcast_to(lengths, len(block)), strict=True):
             train = spikes[:n_steps].cpu().numpy()
             evidence, neurons = np.zeros((n_steps, weight.shape[1])), np.zeros((len(listed), weight.shape[1]))
