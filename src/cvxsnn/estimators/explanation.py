@@ -232,8 +232,8 @@ def permutation_importance(
     >>> X = np.random.default_rng(0).normal(size=(60, 6, 2))
     >>> y = X[:, :, 0].sum(1) > 0
     >>> model = cs.SpikingClassifier(n_neurons=64, random_state=0).fit(X, y)
-    >>> cs.permutation_importance(model, X, y).importances_mean.argmax()
-    np.int64(0)
+    >>> int(cs.permutation_importance(model, X, y).importances_mean.argmax())
+    0
     """
     check_positive_int("n_windows", n_windows)
     check_positive_int("n_repeats", n_repeats)
