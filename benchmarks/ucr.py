@@ -2,25 +2,29 @@
 
 The sets and ``peers.json`` lie in the folder ``ucr`` of CVXSNN_DATA. With ``--resamples`` training and test data are
 divided anew, stratified by class, and aeon's MiniRocket and MultiRocket-Hydra are fitted to the same parts. With
-``--ablate`` parts of the default are fitted. What is measured is kept as one JSON object a line in
-``results/ucr.jsonl``; a run that was interrupted goes on where it stopped.
+``--ablate`` parts of the default are fitted. ``--predict`` prints the processor time of predictions beside
+MiniRocket's and does nothing else. What is measured is kept as one JSON object a line in ``results/ucr.jsonl``; a run
+that was interrupted goes on where it stopped.
 """
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
+from cvxsnn import SpikingClassifier
 from cvxsnn.witnesses import Kinds
 from cvxsnn.witnesses.kinds import ALONG_TIME, KINDS, readout_of
 
 from .defaults import measure
 from .defaults_peers import Contender, aeons, channels_first, ours
 from .defaults_tasks import Data
-from .measure import console
+from .measure import console, make_table
 from .memory import data_directory
 from .ucr_report import RECORDS, Record, read_records, render
 
@@ -61,6 +65,9 @@ CONTENDERS: Mapping[str, Contender] = {
 
 ABLATED = tuple(CONTENDERS)[5:]
 
+PREDICTING: Mapping[str, Mapping[str, int]] = {"default": {}, "small": {"n_neurons": SMALL}, "few": {"sparsity": 64}}
+"""Parameters of the classifiers whose predictions are timed."""
+
 
 def names() -> tuple[str, ...]:
     """The names of the sets."""
@@ -92,7 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ablate", action="store_true", help="parts of the default, with the first seed")
     parser.add_argument("--threads", type=int, default=2, help="threads of each fit")
     parser.add_argument("--render", action="store_true", help="measure nothing")
+    parser.add_argument("--predict", action="store_true", help="the time of predictions on one set")
     options = parser.parse_args([] if arguments is None else arguments)
+    if options.predict:
+        time_predictions(load(options.only[0] if options.only else "OSULeaf"), options.threads)
+        return
     done = {_key(record) for record in read_records()}
     warm: set[str] = set()
     for task in () if options.render else options.only or names():
@@ -105,6 +116,46 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _add({"set": task, "contender": contender, "seed": seed, "resample": resample, **record})
             console.print(f"{task}, {contender}, seed {seed}, resample {resample}: {record['accuracy']:.4f}")
     render(read_records())
+
+
+def time_predictions(data: Data, n_threads: int) -> None:
+    """Print the processor time of 1,000 predictions, of one, and of one step, least of a few rounds."""
+    from aeon.classification.convolution_based import MiniRocketClassifier
+
+    torch.set_num_threads(n_threads)
+    many = np.resize(data.X_test, (1000, *data.X_test.shape[1:]))
+    times: dict[str, list[float]] = {}
+    for name, given in PREDICTING.items():
+        model = SpikingClassifier(**given, random_state=0).fit(data.X, data.y)
+        network, steps = model.network_, torch.from_numpy(data.X_test[0])
+        state, _ = network.step(network.start(1), steps[:1])
+        times[f"{name}, {network.n_active} neurons"] = [
+            processor_ms(partial(model.predict, many)),
+            processor_ms(partial(model.predict, data.X_test[:1])),
+            processor_ms(partial(network.step, state, steps[1:2])),
+        ]
+    # Last: threads that it starts go on spinning, at the expense of whoever is timed next.
+    inputs = many.transpose(0, 2, 1).copy()
+    peer = MiniRocketClassifier(n_jobs=n_threads, random_state=0).fit(data.X.transpose(0, 2, 1), data.y)
+    of_peer = processor_ms(partial(peer.predict, inputs))
+    times["MiniRocket"] = [of_peer, processor_ms(partial(peer.predict, inputs[:1]))]
+    table = make_table(
+        "Predictions, ms of processor time", "classifier", "1,000 series", "MiniRocket's", "one", "a step"
+    )
+    for name, (of_many, *others) in times.items():
+        table.add_row(name, f"{of_many:.0f}", f"{of_many / of_peer:.1f} ×", *(f"{other:.2f}" for other in others))
+    console.print(table)
+
+
+def processor_ms(call: Callable[[], object], n_rounds: int = 5) -> float:
+    """The least processor time of a call in ms, after one to warm up."""
+    call()
+    least = float("inf")
+    for _ in range(n_rounds):
+        begin = time.process_time()
+        call()
+        least = min(least, time.process_time() - begin)
+    return 1e3 * least
 
 
 def _runs(options: argparse.Namespace) -> list[tuple[str, int, int]]:

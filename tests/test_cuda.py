@@ -642,3 +642,11 @@ def test_sums_of_sums_are_rounded_as_often_as_certificates_allow_for():
     coef = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     assert dictionary.score_roundings(40) <= 41
     assert torch.allclose(dictionary.matvec(coef.to(DEVICE)).cpu(), dictionary.columns().cpu() @ coef)
+
+
+@needs_gpu
+def test_explanations_on_a_gpu_add_up_to_the_scores():
+    lists = make_lists()
+    model = classifier(readout="mean", device="cuda").fit(lists, classes_of(lists, 3))
+    found = [explanation.scores for explanation in model.explain(lists)]
+    np.testing.assert_allclose(found, model.decision_function(lists), rtol=ROUNDING, atol=ROUNDING)

@@ -53,7 +53,7 @@ PAGES = {
     "docs/time-series.md": 2,
     "docs/witnesses.md": 3,
     "docs/sparsity.md": 2,
-    "docs/explore.md": 2,
+    "docs/explore.md": 3,
     "docs/scaling.md": 2,
     "docs/readouts.md": 1,
     "docs/exchange.md": 2,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         forecast,
         load,
         make_windows,
+        permutation_importance,
         save,
     )
     from .exchange import export_c, reconstruct_readout
@@ -39,7 +40,7 @@ _ON_DEMAND = {
     "data": "",
     "dictionary": "SpikeDictionary build_dictionary",
     "estimators": "SequenceImputer SequenceResampler SequenceScaler SpikingClassifier SpikingRegressor "
-    "forecast load make_windows save",
+    "forecast load make_windows permutation_importance save",
     "exchange": "export_c reconstruct_readout",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
@@ -85,6 +86,7 @@ __all__ = [
     "load",
     "make_windows",
     "network",
+    "permutation_importance",
     "plots",
     "reconstruct",
     "reconstruct_readout",

@@ -2,22 +2,26 @@
 
 import copy
 import io
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from network.models import delayed_network, draw_network, solved
+from network.models import delayed_network, draw_network, solved, step_through
 from networks import NEURONS, READOUTS, Case, draw_inputs
+from neurons import stacks
 from tolerances import ROUNDING
 
 import cvxsnn as cs
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.network import OutputHead
 from cvxsnn.network.spiking_network import SpikingNetwork
+from cvxsnn.neurons.reading import read_columns
 
 SEQUENCE_READOUTS = ("last", "mean")
+DRAWN = tuple(partial(draw_network, neuron, "mean") for neuron in NEURONS)
 
 
 @pytest.mark.parametrize("neuron", NEURONS)
@@ -130,6 +134,67 @@ def test_a_deep_copy_has_the_same_scores_and_memory_of_its_own():
     before = network(inputs)
     twin.layers[0].weight.zero_()
     assert torch.equal(network(inputs), before)
+
+
+def lateral_network(seed=0):
+    layer = stacks.draw_lateral(seed=seed)
+    columns = read_columns([layer], ("burst", "root", "ever"))
+    weight = torch.randint(-9, 10, (len(columns), 2), generator=torch.Generator().manual_seed(seed)).double()
+    return SpikingNetwork([layer], weight, [OutputHead("label", "softmax", 0, 2)], readout="burst+root+ever")
+
+
+def negate_through_numpy(network):
+    weight = network.stack[0].weight.numpy()
+    weight *= -1
+
+
+CHANGES = {
+    "in place": lambda network: network.stack[0].weight.mul_(-2),
+    "through .data": lambda network: network.stack[-1].weight.data.neg_(),
+    "through NumPy": negate_through_numpy,
+    "another tensor": lambda network: setattr(network.stack[0], "weight", -network.stack[0].weight),
+    "the bias": lambda network: network.stack[-1].bias.copy_(1 - network.stack[-1].bias),
+    "another state": lambda network: network.load_state_dict(_make_like(network, seed=1).state_dict()),
+    "the type": lambda network: network.double(),
+}
+
+
+def _make_like(network, seed):
+    """A network of the same sizes whose weights are in another order."""
+    layers = [layer.with_tensors({"weight": layer.weight.roll(seed + 1, 2)}) for layer in network.layers]
+    return network.with_layers(layers)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("make", [lateral_network, partial(delayed_network, "mean"), *DRAWN])
+def test_changed_neurons_answer_in_a_batch_alone_and_step_by_step(make, change):
+    network = make()
+    inputs = stacks.draw_inputs(40, 9, network.n_features)
+    before, state = network(inputs), network.start(40)
+    network.step(state, inputs[:, 0])
+    CHANGES[change](network)
+    fresh = network.with_layers([layer.with_valid(torch.clone) for layer in network.layers])
+    expected = fresh(inputs)
+    assert torch.equal(expected, before) == (change == "the type")
+    file = io.BytesIO()
+    torch.save(network, file)
+    file.seek(0)
+    for twin in (network, copy.deepcopy(network), torch.load(file, weights_only=False)):
+        assert torch.equal(twin(inputs), expected)
+        assert torch.equal(twin.features(inputs[3:4]), fresh.features(inputs)[3:4])
+        assert torch.equal(step_through(twin, inputs), step_through(fresh, inputs))
+    if change in ("in place", "through .data", "through NumPy", "the bias"):  # the state reads the same tensors
+        assert torch.equal(network.step(state, inputs[:, 0])[1], fresh.step(fresh.start(40), inputs[:, 0])[1])
+
+
+def test_a_file_of_a_network_does_not_grow_when_it_is_used():
+    network, sizes = lateral_network(), []
+    for _ in range(2):
+        file = io.BytesIO()
+        torch.save(network, file)
+        sizes.append(len(file.getvalue()))
+        network(stacks.draw_inputs(40, 9, network.n_features))
+    assert sizes[1] < 1.1 * sizes[0]
 
 
 def test_a_network_of_some_subnetworks_keeps_nothing_of_the_others():

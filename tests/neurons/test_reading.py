@@ -14,7 +14,8 @@ from cvxsnn.data import sequences as sequences_module
 from cvxsnn.data.sequences import Sequences
 from cvxsnn.network import OutputHead
 from cvxsnn.neurons import LateralLayer, reading
-from cvxsnn.neurons.exact import snap_inputs
+from cvxsnn.neurons.exact import INPUT_UNIT, snap_inputs
+from cvxsnn.neurons.lateral_kernel import largest_drives
 from cvxsnn.neurons.reading import read_columns, roll_statistics
 from cvxsnn.neurons.statistics import STATISTICS, Counters, entries
 
@@ -127,6 +128,39 @@ def test_the_kernel_counts_what_a_roll_out_fires(n_samples, n_steps, is_whole):
         )
         assert torch.equal(found.long(), counted)
         assert len(found.unique(dim=0)) > 10 or n_samples * n_steps == 1
+
+
+@pytest.mark.parametrize("n_samples", [1, 3, 64, 130])
+def test_sums_that_float32_does_not_tell_apart_are_decided_exactly(n_samples):
+    """Rivals whose drives differ by 2**-30, and neurons that miss the largest drive of a sequence by as little."""
+    generator = torch.Generator().manual_seed(n_samples)
+    inputs = torch.randn(n_samples, 30, 2, generator=generator, dtype=torch.float64)
+    inputs[:, :, 1] = torch.randint(-1, 2, (n_samples, 30), generator=generator) * INPUT_UNIT
+    weight = torch.randn(1, 3, 4, generator=generator, dtype=torch.float64).round(decimals=2) + 1
+    weight = weight.repeat_interleave(8, dim=2)
+    weight[:, 2] = torch.arange(32) % 8 * 2.0**-14
+    source, delay = torch.tensor([0, 0, 1])[None, :, None], torch.tensor([0, 3, 0])[None, :, None]
+    taps = {"source": source.expand(1, 3, 32), "delay": delay.expand(1, 3, 32), "n_sources": 2}
+    layer = LateralLayer(weight, **taps)
+    values = layer.view(snap_inputs(inputs).transpose(0, 1))
+    largest = torch.from_numpy(largest_drives(layer, values, None)[:, 0])
+    is_rival = torch.arange(32) < 16
+    bias = torch.where(is_rival, 0.0, -largest + torch.tensor([0, 1, -1])[torch.arange(32) % 3] * 2.0**-30)
+    group, statistics = torch.where(is_rival, torch.arange(32) // 8 + 1, 0), torch.where(is_rival, 4, 8)
+    layer = layer.with_tensors({"bias": bias[None], "group": group[None], "statistics": statistics[None]})
+    found = roll_statistics([layer], inputs, ("root", "ever"))
+    assert torch.equal(found.long(), expected_numbers([layer], Sequences(inputs), ("root", "ever")))
+    assert found[16:, 0].tolist() == [int(neuron % 3 < 2) for neuron in range(16, 32)]
+
+
+@given(SEEDS, st.lists(st.integers(0, 2**30), min_size=1, max_size=12))
+@settings(max_examples=20)
+def test_columns_are_read_in_any_order_and_more_than_once(seed, places):
+    layer, inputs = draw(seed), draw_inputs(5, 9, 2, seed)
+    columns = read_columns([layer], STATISTICS)
+    chosen = torch.tensor(places) % len(columns)
+    expected = roll_statistics([layer], inputs, STATISTICS)[chosen]
+    assert torch.equal(roll_statistics([layer], inputs, STATISTICS, columns[chosen]), expected)
 
 
 def test_biases_of_rivals_are_added_without_rounding():

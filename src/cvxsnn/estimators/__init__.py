@@ -1,12 +1,15 @@
 """The scikit-learn estimators, transformers of sequences, forecasts, and model files."""
 
 from .classifier import SpikingClassifier
+from .explanation import Explanation, PermutationImportance, permutation_importance
 from .files import load, save
 from .forecasting import forecast, make_windows
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
 from .regressor import SpikingRegressor
 
 __all__ = [
+    "Explanation",
+    "PermutationImportance",
     "SequenceImputer",
     "SequenceResampler",
     "SequenceScaler",
@@ -15,5 +18,6 @@ __all__ = [
     "forecast",
     "load",
     "make_windows",
+    "permutation_importance",
     "save",
 ]

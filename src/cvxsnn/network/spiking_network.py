@@ -1,6 +1,7 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -14,6 +15,7 @@ from ..convex.objective import decide_class
 from ..core.checks import Array, check_positive_int, check_type
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
+from ..core.parallel import limit_threads
 from ..data.sequences import Sequences, window_of_step
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
@@ -23,8 +25,8 @@ from ..neurons.reading import read_columns, roll_statistics
 from ..neurons.rollout import count_spikes
 from ..neurons.statistics import Counters, Statistic, column_entries
 
-_BLOCK = 2**24
-"""Entries that a read-out multiplies at once: 128 MiB."""
+_BLOCK, _CACHED = 2**24, 2**21
+"""Entries that are computed at once, and whole numbers that become entries at once: these stay in a cache."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class OutputHead:
     def columns(self) -> slice:
         """The outputs of this head."""
         return slice(self.start, self.stop)
+
+
+def _few_threads(n_samples: int) -> AbstractContextManager[None]:
+    """Let torch use one thread for a few samples: others would spin for milliseconds after each operation."""
+    return limit_threads(1) if n_samples < 64 else nullcontext()
 
 
 def decide(heads: Sequence[OutputHead], scores: Tensor) -> dict[str, Tensor]:
@@ -201,6 +208,8 @@ class NetworkState:
 class _HeldLayer(nn.Module):
     """The tensors of a hidden layer as buffers, which torch moves, copies and saves."""
 
+    _layer: HiddenLayer | None = None
+
     def __init__(self, layer: HiddenLayer) -> None:
         super().__init__()
         self._kind, self._settings = type(layer), layer.settings()
@@ -211,8 +220,11 @@ class _HeldLayer(nn.Module):
 
     @property
     def layer(self) -> HiddenLayer:
-        """The layer, on the memory of the buffers."""
-        return self._kind.from_valid(dict(self.named_buffers()), self._settings)
+        """The layer, on the memory of the buffers: the same object as long as the buffers are, for what it keeps."""
+        tensors, layer = dict(self.named_buffers()), self._layer
+        if layer is None or any(getattr(layer, name) is not value for name, value in tensors.items()):
+            layer = self._layer = self._kind.from_valid(tensors, self._settings)
+        return layer
 
     def hold(self, layer: HiddenLayer) -> None:
         """Replace the tensors by those of a layer of the same kind."""
@@ -374,7 +386,8 @@ class SpikingNetwork(nn.Module):
         """
         sequences, parsed = Sequences.of(inputs).to(self.weight.device), parse_readout(self.readout)
         if parsed.kind == "statistics":
-            return self._statistics(sequences, parsed.statistics)
+            (entries,) = self._iterate_statistics(sequences, parsed.statistics, len(sequences))
+            return entries
         if parsed.kind != "mean":
             return roll_out(self.layers, sequences, parsed.kind)[..., self.columns].to(torch.float64)
         counts = count_spikes(self.layers, sequences, parsed.n_windows)[:, self.columns].to(torch.float64)
@@ -382,11 +395,22 @@ class SpikingNetwork(nn.Module):
         # The mean of spikes is a count times a rounded reciprocal, as in the dictionary: the same to the last bit.
         return counts.mul_(parsed.scale(steps))
 
-    def _statistics(self, sequences: Sequences, statistics: tuple[Statistic, ...]) -> Tensor:
-        numbers = roll_statistics(self.layers, sequences, statistics)
-        place = torch.searchsorted(read_columns(self.layers, statistics), self.columns)
-        steps = sequences.n_steps if sequences.lengths is None else sequences.lengths
-        return column_entries(numbers[place], self.columns % len(statistics), statistics, steps).T
+    def _iterate_statistics(
+        self, sequences: Sequences, statistics: tuple[Statistic, ...], n_rows: int
+    ) -> Iterator[Tensor]:
+        """Yield the entries of ``n_rows`` sequences after the other."""
+        columns, lengths = self.columns, sequences.lengths
+
+        def entries(start: int) -> Tensor:
+            rows = slice(start, start + n_rows)
+            steps = sequences.n_steps if lengths is None else lengths[rows]
+            with limit_threads(1):
+                return column_entries(numbers[:, rows], columns % len(statistics), statistics, steps).T
+
+        # The kernel has threads of its own; those of torch would spin beside it.
+        with limit_threads(1):
+            numbers = roll_statistics(self.layers, sequences, statistics, columns)
+        yield from map(entries, range(0, len(sequences), n_rows))
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.
@@ -401,11 +425,17 @@ class SpikingNetwork(nn.Module):
         Tensor of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) when every step is read
             The scores, in float64.
         """
-        sequences = Sequences.of(inputs)
+        sequences = Sequences.of(inputs).to(self.weight.device)
         step = max(1, _BLOCK // max(1, len(self.neurons)))
         rows = torch.split(torch.arange(len(sequences), device=sequences.device), step)
         parts = [sequences] if len(rows) == 1 else [sequences.take(some) for some in rows]
-        return torch.cat([self.features(part) @ self.weight for part in parts]) + self.intercept
+        statistics = parse_readout(self.readout).statistics
+        if statistics:
+            n_rows = max(1, _CACHED // max(1, len(self.neurons)))
+            blocks = (block for part in parts for block in self._iterate_statistics(part, statistics, n_rows))
+        else:
+            blocks = (self.features(part) for part in parts)
+        return torch.cat([block @ self.weight for block in blocks]) + self.intercept
 
     @torch.no_grad()
     def predict(self, inputs: Sequences | Array) -> dict[str, npt.NDArray[np.int64]]:
@@ -475,9 +505,10 @@ class SpikingNetwork(nn.Module):
             The scores so far: of the spikes of this step or, for readout "mean", of their mean over the steps. Windows
             still to come count as silent, so the scores of the last step are those of the complete sequences.
         """
-        layers, spikes = state.stepper.step(state.layers, inputs)
-        read = spikes[:, self.neurons].to(torch.float64)
-        state, features = state.after(layers, read, self.readout, self.windows_read)
+        with _few_threads(len(inputs)):
+            layers, spikes = state.stepper.step(state.layers, inputs)
+            read = spikes[:, self.neurons].to(torch.float64)
+            state, features = state.after(layers, read, self.readout, self.windows_read)
         return state, features @ self.weight + self.intercept
 
     def with_readout(self, weight: Tensor, intercept: Tensor | None = None) -> Self:

@@ -1,22 +1,26 @@
 """The contract between the roll-out and the neuron models: the interface of a hidden layer."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
 from typing import Any, NamedTuple, Self, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
-from .exact import WEIGHT_BITS, input_levels, snap_weights, weight_levels
+from .exact import WEIGHT_BITS, input_levels, product_dtype, snap_weights, weight_levels
 
 MAX_DELAY = 2**20
 """Longest delay that a synapse may have, in steps."""
+
+
+Value = TypeVar("Value")
 
 
 class LayerState(NamedTuple):
@@ -422,6 +426,8 @@ class HiddenLayer(ABC):
         HiddenLayer
             A layer of the same neuron model.
         """
+        if device in (None, self.weight.device) and dtype in (None, self.weight.dtype):
+            return self
 
         def moved(value: Tensor) -> Tensor:
             return value.to(device, dtype if value.is_floating_point() else None)
@@ -469,6 +475,63 @@ class HiddenLayer(ABC):
         """
         changes: dict[str, Any] = dict(tensors)
         return replace(self, **changes)
+
+    def kept(self, name: Hashable, make: Callable[[Self], Value]) -> Value:
+        """Return what ``make`` returns, which is kept with the layer until one of its parameters changes.
+
+        Parameters are compared by their values: versions of tensors do not count changes through NumPy or ``.data``.
+
+        Parameters
+        ----------
+        name : hashable
+            What is made.
+        make : callable
+            Takes a layer of the same tensors: one that is kept here would be freed late, being part of a cycle.
+
+        Returns
+        -------
+        object
+            The value, made of the parameters as they are now.
+        """
+        tensors = self.tensors()
+        before, values = vars(self).get("_kept", ({}, {}))
+        if not before or not all(_is_same(before[name], value) for name, value in tensors.items()):
+            before, values = {name: value.clone() for name, value in tensors.items()}, {}
+            vars(self)["_kept"] = before, values
+        if name not in values:
+            values[name] = make(self.from_valid(tensors, self.settings()))
+        made: Value = values[name]
+        return made
+
+    def kept_for_levels(
+        self, name: Hashable, levels_of_inputs: float, make: "Callable[[HiddenLayer, torch.dtype], Value]"
+    ) -> Value:
+        """Return ``make(layer, dtype)`` for the narrowest dtype in which sums over inputs are exact: :meth:`kept`.
+
+        Parameters
+        ----------
+        name : hashable
+            What is made.
+        levels_of_inputs : float
+            The largest integer among the inputs (:func:`cvxsnn.neurons.exact.input_levels`).
+        make : callable
+            Takes a layer of the same tensors, and a dtype.
+
+        Returns
+        -------
+        object
+            The value for this dtype; those for others are kept, too.
+        """
+
+        def prepare(own: HiddenLayer) -> tuple[float, Callable[[torch.dtype], Value]]:
+            return own.levels, cache(partial(make, own))
+
+        levels, made = self.kept(name, prepare)
+        return made(product_dtype(levels, levels_of_inputs))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters for copies and pickles, without what is kept."""
+        return dict(self._values())
 
     @classmethod
     def from_valid(cls, tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> Self:
@@ -544,6 +607,13 @@ class HiddenLayer(ABC):
 
 
 Layer = TypeVar("Layer", bound=HiddenLayer)
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    if (one.dtype, one.device, one.shape) != (other.dtype, other.device, other.shape):
+        return False
+    # NumPy compares faster than torch, whose threads cost more than they gain here.
+    return np.array_equal(one.numpy(), other.numpy()) if one.device.type == "cpu" else torch.equal(one, other)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Statistics of the spikes of the last hidden layer, for read-outs of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -11,13 +11,14 @@ from ..core.checks import Array
 from ..core.formatting import plural
 from ..core.memory import check_fits
 from ..data.sequences import Sequences, similar_lengths
-from .exact import snap_inputs
+from .exact import ScratchArrays, snap_inputs
 from .lateral import LateralLayer
-from .lateral_kernel import LateralTable, columns_read, parts_of, scan_lateral
+from .lateral_kernel import LateralTable, columns_read, scan_lateral
 from .layer import HiddenLayer, check_stack
 from .rollout import iterate_rollout
-from .statistics import Counters, Statistic
+from .statistics import STATISTICS, Counters, Statistic
 
+_LANES = 64
 _BLOCK = 2**18
 """Numbers of the views of a block of sequences: rows that neurons read again and again stay in the L2 cache."""
 
@@ -44,7 +45,10 @@ def read_columns(layers: Sequence[HiddenLayer], statistics: tuple[Statistic, ...
 
 
 def roll_statistics(
-    layers: Sequence[HiddenLayer], inputs: Sequences | Array, statistics: tuple[Statistic, ...]
+    layers: Sequence[HiddenLayer],
+    inputs: Sequences | Array,
+    statistics: tuple[Statistic, ...],
+    columns: Tensor | None = None,
 ) -> Tensor:
     """Return statistics of the spikes of the last hidden layer as whole numbers.
 
@@ -56,15 +60,17 @@ def roll_statistics(
         The sequences.
     statistics : tuple of str
         The statistics.
+    columns : Tensor of shape (n_columns,), optional
+        Some of the columns of :func:`read_columns`, in any order; by default all.
 
     Returns
     -------
     Tensor of shape (n_columns, n_samples), of an integer dtype
-        The numbers, in the order of :func:`read_columns`.
+        The numbers.
     """
     sequences = Sequences.of(inputs)
     (top, *lower), n_samples = list(reversed(check_stack(layers, sequences.n_features))), len(sequences)
-    columns = read_columns(layers, statistics).to(sequences.device)
+    columns = (read_columns(layers, statistics) if columns is None else columns).to(sequences.device)
     # The narrowest type that holds the number of steps.
     dtype = torch.uint8 if sequences.n_steps < 2**8 else torch.int16 if sequences.n_steps < 2**15 else torch.int32
     n_bytes = len(columns) * n_samples * dtype.itemsize
@@ -78,14 +84,14 @@ def roll_statistics(
     if isinstance(top, LateralLayer) and not lower and not gpu.is_gpu(sequences.device):
         _scan(top, sequences, statistics, columns, numbers)
         return numbers
-    for rows, block in _iterate_trains(layers, sequences):
+    for rows, block in iterate_trains(layers, sequences):
         part = sequences.take(rows)
         numbers[:, rows] = _numbers(block, part.lengths, statistics, columns).to(dtype)
     return numbers
 
 
-def _iterate_trains(layers: Sequence[HiddenLayer], sequences: Sequences):  # type: ignore[no-untyped-def]
-    """Yield samples and all spikes of all neurons, (n_samples, n_steps, n_neurons)."""
+def iterate_trains(layers: Sequence[HiddenLayer], sequences: Sequences) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield samples and all spikes of all neurons, (n_samples, n_steps, n_neurons), a block of samples at a time."""
     n_neurons = layers[-1].n_subnetworks * layers[-1].width
     step = max(1, 2**26 // (n_neurons * sequences.n_steps))
     for start in range(0, len(sequences), step):
@@ -118,21 +124,27 @@ def _scan(
     layer: LateralLayer, sequences: Sequences, statistics: tuple[Statistic, ...], columns: Tensor, numbers: Tensor
 ) -> None:
     """Write the statistics of lateral neurons by the compiled kernel."""
-    from .statistics import STATISTICS
-
-    table, n_neurons = LateralTable.of(layer), layer.n_subnetworks * layer.width
+    table, n_neurons = layer.kept("table", LateralTable.of), layer.n_subnetworks * layer.width
     place = np.full((n_neurons, len(STATISTICS)), -1, dtype=np.int64)
     of_statistic = np.array([STATISTICS.index(name) for name in statistics])
     column = columns.numpy()
-    place[column // len(statistics), of_statistic[column % len(statistics)]] = np.arange(len(column))
-    parts = parts_of(layer, table, sequences.inputs)
-    groups = [torch.arange(len(sequences))] if sequences.lengths is None else similar_lengths(sequences.lengths)
-    for group in groups:
-        n_steps = sequences.n_steps if sequences.lengths is None else int(sequences.lengths[group].max())
-        step = max(32, _BLOCK // (layer.n_values * n_steps))
-        for rows in torch.split(group, step):
-            part = sequences.take(rows).trim()
-            values = layer.view(snap_inputs(part.inputs).transpose(0, 1))
-            counted = np.zeros((len(column), len(part)), dtype=np.int32)
-            scan_lateral(table, parts, values, part.lengths, place, counted)
-            numbers[:, rows] = torch.from_numpy(counted).to(numbers.dtype)
+    neuron, number = column // len(statistics), of_statistic[column % len(statistics)]
+    place[neuron, number] = np.arange(len(column))
+    scratch = ScratchArrays()
+    for group in [slice(0, len(sequences))] if sequences.lengths is None else similar_lengths(sequences.lengths):
+        part = sequences.take(group).trim()
+        # A multiple of what the kernel computes at once.
+        n_rows = max(1, _BLOCK // (layer.n_values * part.n_steps * _LANES)) * _LANES
+        for start in range(0, len(part), n_rows):
+            block = part.take(slice(start, start + n_rows))
+            margins = table.margins(layer.largest_views(block.inputs))
+            values = layer.view(snap_inputs(block.inputs).transpose(0, 1))
+            counted = scratch.array("counted", (len(column), len(block)), torch.int32, numbers.device)
+            scan_lateral(table, margins, values, block.lengths, place, counted.numpy(), scratch)
+            if isinstance(group, slice):
+                numbers[:, start : start + n_rows] = counted
+            else:
+                numbers[:, group[start : start + n_rows]] = counted.to(numbers.dtype)
+    again = np.flatnonzero(place[neuron, number] != np.arange(len(column)))  # columns that are listed more than once
+    if len(again):
+        numbers[torch.from_numpy(again)] = numbers[torch.from_numpy(place[neuron, number][again])]

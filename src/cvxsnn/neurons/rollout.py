@@ -8,7 +8,7 @@ with delays are one kernel each, which sums over taps, scans and counts. Arrays 
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import torch
@@ -18,7 +18,7 @@ from ..core import gpu
 from ..core.checks import Array, check_choice, check_positive_int
 from ..core.memory import share_of
 from ..data.sequences import Sequences, similar_lengths, window_of_step
-from .exact import ScratchArrays, product_dtype, snap_inputs
+from .exact import ScratchArrays, snap_inputs
 from .gpu_kernels import can_scan, scan_taps_gpu
 from .layer import HiddenLayer, check_stack
 from .lif import LIFLayer
@@ -209,7 +209,7 @@ class _Driven(RolledLayer):
     @cached_property
     def _weights(self) -> ExactWeights:
         if not self.is_first and ByteWeights.pays(self.layer):
-            return ByteWeights(self.layer)
+            return self.layer.kept("bytes", ByteWeights)
         return exact_weights(self.layer, self.levels)
 
     def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
@@ -249,7 +249,8 @@ class _OneStep(_Driven):
     @cached_property
     def _weights(self) -> ExactWeights:
         """The weights of the neurons, side by side in one subnetwork if all subnetworks read the same inputs."""
-        return exact_weights(self.layer.side_by_side() if self.is_first else self.layer, self.levels)
+        merged = self.layer.kept("side by side", type(self.layer).side_by_side) if self.is_first else self.layer
+        return exact_weights(merged, self.levels)
 
     def read(self, block: Tensor, steps: Steps, lengths: Tensor | None, scratch: ScratchArrays) -> Tensor:
         drive = self._weights.drive(last_window(self.layer.view(block), self.layer.max_delay, lengths), scratch)
@@ -274,7 +275,8 @@ class _FusedTaps(RolledLayer):
 
     @cached_property
     def _table(self) -> TapTable:
-        return TapTable.of(self.layer, product_dtype(self.layer.levels, self.levels), inputs_are_shared=self.is_first)
+        make = partial(TapTable.of, inputs_are_shared=self.is_first)
+        return self.layer.kept_for_levels(("taps", self.is_first), self.levels, make)
 
     def _count(self, block: Tensor, steps: Steps, lengths: Tensor | None = None) -> Tensor:
         """Return counts (K, width, n_slots, n_samples) for (n_steps, n_samples, n_inputs), or K of those.

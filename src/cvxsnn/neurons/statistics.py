@@ -14,13 +14,14 @@ last        1 if it fires in the last step                the same
 first       T − t for the first spike in step t, from 0   (T − t)/T, 0 if none
 ==========  ============================================  ====================
 
-T is the number of steps of the sequence.
+T is the number of steps of the sequence. :func:`steps_that_make` says which spikes an entry is due to.
 """
 
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -28,6 +29,7 @@ from ..core import gpu
 
 Statistic = Literal["mean", "burst", "root", "ever", "last", "first"]
 STATISTICS: tuple[Statistic, ...] = get_args(Statistic)
+_AS_THEY_ARE = ("ever", "last")
 
 
 def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Tensor:
@@ -47,7 +49,7 @@ def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Ten
     Tensor of the same shape
         The entries.
     """
-    if statistic in ("ever", "last"):
+    if statistic in _AS_THEY_ARE:
         return numbers
     # A count times a rounded reciprocal, as for other read-outs: the same on every path to the last bit.
     scale = 1 / n_steps.to(numbers) if isinstance(n_steps, Tensor) else 1 / n_steps
@@ -83,13 +85,50 @@ def column_entries(
         The entries.
     """
     values = numbers.to(torch.float64, copy=True)
-    for number, name in enumerate(statistics):
-        mine = statistic == number
-        if bool(mine.all()):
-            return entries(values, name, n_steps)
-        if bool(mine.any()):
-            values[mine] = entries(values[mine], name, n_steps)
+    if len(statistics) == 1:
+        return entries(values, statistics[0], n_steps)
+    # As entries() of each statistic alone, without copies of its columns: a factor of one changes no bit.
+    is_share = torch.tensor([name not in _AS_THEY_ARE for name in statistics], device=values.device)[statistic][:, None]
+    scale = 1 / torch.as_tensor(n_steps, device=values.device).to(values)
+    values.mul_(torch.where(is_share, scale, torch.ones_like(scale)))
+    if "root" in statistics:
+        # NumPy, since threads of torch spin for milliseconds after each small task.
+        roots = np.flatnonzero((statistic == statistics.index("root")).cpu().numpy())
+        values[roots] = values[roots].sqrt_()
     return values
+
+
+def steps_that_make(spikes: npt.NDArray[np.bool_], statistic: Statistic) -> npt.NDArray[np.bool_]:
+    """Return the spikes of a sequence that an entry is due to, each with an equal share.
+
+    The mean and the root are due to every spike, the longest run to its spikes (of equally long runs to those of the
+    first), whether and when a neuron fires first to its first spike, and the last step to itself.
+
+    Parameters
+    ----------
+    spikes : array of shape (n_steps, n_columns), dtype bool
+        The spikes of the sequence.
+    statistic : str
+        The statistic.
+
+    Returns
+    -------
+    array of shape (n_steps, n_columns), dtype bool
+        Some of the spikes; none of a neuron that never fires.
+    """
+    step = np.arange(len(spikes))[:, None]
+    made: npt.NDArray[np.bool_] = spikes
+    if statistic == "last":
+        made = spikes & (step == len(spikes) - 1)
+    elif statistic in ("ever", "first"):
+        made = spikes & (step == spikes.argmax(0))
+    elif statistic == "burst":
+        runs = spikes.astype(np.int64)
+        for now in range(1, len(runs)):
+            runs[now] += runs[now] * runs[now - 1]
+        end = runs.argmax(0)  # the first of equal maxima
+        made = (step <= end) & (step > end - runs.max(0))
+    return made
 
 
 @dataclass(frozen=True, eq=False)

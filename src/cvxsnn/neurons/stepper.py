@@ -41,7 +41,6 @@ class Stepper:
 
     def __init__(self, layers: Sequence[HiddenLayer]) -> None:
         self._layers = check_stack(layers)
-        self._upper_weights = [exact_weights(layer, 1.0) for layer in self._layers[1:]]
         self._scratch = ScratchArrays()
 
     def start(self, n_samples: int) -> tuple[LayerState, ...]:
@@ -124,7 +123,7 @@ class Stepper:
                 advanced = advanced._replace(history=block[..., 1:, :])
                 block = block.flatten(-2)
             # Inputs of a step may need more bits than those before; spikes always have one level.
-            weights = self._upper_weights[depth - 1] if depth else exact_weights(layer, input_levels(block))
+            weights = exact_weights(layer, input_levels(block) if depth == 0 else 1.0)
             layer.step(weights.drive(block[..., None, :, :], self._scratch)[:, 0], advanced)
             after.append(advanced)
             block = advanced.spikes

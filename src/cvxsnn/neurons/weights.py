@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..core import gpu
-from .exact import WEIGHT_BITS, ScratchArrays, exact_product, product_dtype, weight_unit
+from .exact import WEIGHT_BITS, ScratchArrays, exact_product, weight_unit
 from .layer import HiddenLayer, per_sample
 from .taps import lift, lifted_places, spread
 
@@ -60,8 +60,7 @@ class ExactWeights(ABC):
 
 def exact_weights(layer: HiddenLayer, levels_of_inputs: float) -> ExactWeights:
     """Return the weights in the narrowest type in which products with such inputs are exact."""
-    dtype = product_dtype(layer.levels, levels_of_inputs)
-    return TapWeights(layer, dtype) if layer.has_delays else DenseWeights(layer, dtype)
+    return layer.kept_for_levels("weights", levels_of_inputs, TapWeights if layer.has_delays else DenseWeights)
 
 
 class DenseWeights(ExactWeights):
