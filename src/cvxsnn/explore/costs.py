@@ -44,7 +44,7 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> SimpleNam
         ``synaptic`` operations per sequence.
     """
     # Counting takes a roll-out of all layers, so a sample has to do.
-    counted = _count(subject, evenly(rows, LIMITS.counted))
+    counted = _count(subject, evenly(rows, subject.affordable(LIMITS.counted)))
     parts = summarise(subject.network)
     layers = [
         {
@@ -66,8 +66,10 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> SimpleNam
         energies = {"energy": counted.energy(joules), "dense": counted.dense_energy(joules)}
         targets.append({"name": name, **energies, "n_bytes": n_bytes})
     groups = []
-    for number, name in enumerate(answers.groups[: LIMITS.groups]):
-        members = rows[answers.group[rows] == number][: LIMITS.counted_per_group]
+    shown = answers.groups[: LIMITS.groups]
+    n_members = max(1, subject.affordable(LIMITS.counted_per_group * len(shown)) // max(1, len(shown)))
+    for number, name in enumerate(shown):
+        members = rows[answers.group[rows] == number][:n_members]
         if len(members):
             used = _count(subject, members)
             per_sample = {"spikes": used.total.n_spikes / used.n_samples, "synaptic": used.synaptic_per_sample}

@@ -41,7 +41,8 @@ def examine(subject: Subject, rows: IntArray) -> SimpleNamespace:
             readout = "all" if subject.sequences.lengths is None else "mean"
         n_neurons = layer.n_subnetworks * layer.width
         n_steps = subject.sequences.n_steps if readout == "all" else 8
-        chosen = evenly(rows, max(1, min(LIMITS.health_rows, LIMITS.health_bits // (n_neurons * n_steps))))
+        n_fit = LIMITS.health_bits // (n_neurons * n_steps)
+        chosen = evenly(rows, subject.affordable(max(1, min(LIMITS.health_rows, n_fit))))
         witnesses = WitnessSet(tuple(layers[:depth]), Provenance("pretrained"))
         try:
             health = build_spikes(witnesses, subject.sequences.take(torch.from_numpy(chosen)), readout).health()

@@ -64,6 +64,8 @@ class Limits:
     compared: int = 12
     """Sequences of each kind that two models answer differently."""
 
+    products: int = 2**29
+    """Products of a weight and an input, over all steps, for one question that every neuron and step answers."""
     counted: int = 200
     """Sequences on which operations are counted."""
     counted_per_group: int = 24

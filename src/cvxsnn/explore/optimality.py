@@ -217,7 +217,7 @@ def _point(
     # The model is scored on the data of the page, which may be test data; the gap is about the training data.
     with torch.no_grad():
         evidence = subject.evidence(network(sequences).cpu().numpy())
-    counted = count_operations(network, sequences.take(slice(0, LIMITS.path_counted)))
+    counted = count_operations(network, sequences.take(slice(0, subject.affordable(LIMITS.path_counted))))
     return SimpleNamespace(
         l1_strength=problem.l1_strength,
         l2_strength=problem.l2_strength,

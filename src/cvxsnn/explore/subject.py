@@ -243,6 +243,11 @@ class Subject:
             return r_squared(truth.reshape(evidence.shape), evidence)
         return float((decide_class(evidence) == truth).mean())
 
+    def affordable(self, most: int) -> int:
+        """Return a number of sequences, at most this many, whose every step can be computed in seconds."""
+        synapses = sum(layer.n_subnetworks * layer.n_taps * layer.width for layer in self.network.layers)
+        return max(1, min(most, LIMITS.products // (synapses * self.sequences.n_steps)))
+
     def features_of(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """Return the features of the neurons on some sequences, shape (n_rows, n_read)."""
         # All rows are kept at once, so in half the memory.
