@@ -5,6 +5,7 @@ from .files import load, save
 from .forecasting import forecast, make_windows
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
 from .regressor import SpikingRegressor
+from .streams import Stream
 
 __all__ = [
     "SequenceImputer",
@@ -12,6 +13,7 @@ __all__ = [
     "SequenceScaler",
     "SpikingClassifier",
     "SpikingRegressor",
+    "Stream",
     "forecast",
     "load",
     "make_windows",
