@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
     from .dictionary import SpikeDictionary, build_dictionary
     from .estimators import (
+        EarlyClassifier,
         SequenceImputer,
         SequenceResampler,
         SequenceScaler,
@@ -37,8 +38,8 @@ _ON_DEMAND = {
     "convex": "Certificate ConvexProblem RegularizationPath Solution Status certify solve solve_path",
     "data": "",
     "dictionary": "SpikeDictionary build_dictionary",
-    "estimators": "SequenceImputer SequenceResampler SequenceScaler SpikingClassifier SpikingRegressor "
-    "forecast load make_windows save",
+    "estimators": "EarlyClassifier SequenceImputer SequenceResampler SequenceScaler SpikingClassifier "
+    "SpikingRegressor forecast load make_windows save",
     "exchange": "export_c reconstruct_readout",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
@@ -54,6 +55,7 @@ __all__ = [
     "ConvergenceWarning",
     "ConvexProblem",
     "CvxsnnError",
+    "EarlyClassifier",
     "InvalidInputError",
     "LIFLayer",
     "RegularizationPath",

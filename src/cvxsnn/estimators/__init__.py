@@ -1,6 +1,7 @@
 """The scikit-learn estimators, transformers of sequences, forecasts, and model files."""
 
 from .classifier import SpikingClassifier
+from .early import EarlyClassifier
 from .files import load, save
 from .forecasting import forecast, make_windows
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
@@ -8,6 +9,7 @@ from .regressor import SpikingRegressor
 from .streams import Stream
 
 __all__ = [
+    "EarlyClassifier",
     "SequenceImputer",
     "SequenceResampler",
     "SequenceScaler",
