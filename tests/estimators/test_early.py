@@ -65,18 +65,21 @@ def answer(sequence, threshold):
     return EARLY.model_.predict([sequence])[0], len(sequence)
 
 
-def test_a_sequence_is_answered_at_the_first_clear_readout_and_else_at_its_end():
-    labels, n_steps = EARLY.predict_early(TEST[:60], confidence=0.95)
-    expected = [answer(sequence, EARLY.threshold(0.95)) for sequence in TEST[:60]]
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_a_sequence_is_answered_at_the_first_clear_readout_and_else_at_its_end(confidence):
+    labels, n_steps = EARLY.predict_early(TEST, confidence)
+    expected = [answer(sequence, EARLY.threshold(confidence)) for sequence in TEST]
     assert list(zip(labels.tolist(), n_steps.tolist(), strict=True)) == expected
-    lengths = np.array([len(sequence) for sequence in TEST[:60]])
-    assert {3, 6} <= {*n_steps[n_steps < lengths].tolist()}
+    lengths = np.array([len(sequence) for sequence in TEST])
+    assert {3, 6, 9} == {*n_steps[n_steps < lengths].tolist()}
     assert (n_steps == lengths).sum() >= 3
 
 
-def test_steps_after_the_answer_do_not_matter():
-    labels, n_steps = EARLY.predict_early(TEST, confidence=0.95)
-    other = [np.concatenate((x[:n], -9 * x[n:])) for x, n in zip(TEST, n_steps, strict=True)]
+@pytest.mark.parametrize("sequences", [TEST, np.stack([x[:6] for x in TEST])], ids=["lists", "array"])
+def test_steps_after_the_answer_do_not_matter(sequences):
+    labels, n_steps = EARLY.predict_early(sequences, confidence=0.95)
+    other = [np.concatenate((x[:n], -9 * x[n:])) for x, n in zip(sequences, n_steps, strict=True)]
+    other = np.stack(other) if isinstance(sequences, np.ndarray) else other
     assert all(map(np.array_equal, EARLY.predict_early(other, confidence=0.95), (labels, n_steps)))
 
 

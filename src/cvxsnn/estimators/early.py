@@ -169,18 +169,18 @@ class EarlyClassifier(BaseEstimator):  # type: ignore[misc]
         used = _lengths(sequences)
         rows = np.arange(len(sequences))
         outputs = np.empty((len(sequences), self.network_.heads[0].stop))
-        for number, n_steps in enumerate((*self.steps_[:-1], sequences.n_steps)):
-            is_last = number == len(self.steps_) - 1
-            running = rows if is_last else rows[used[rows] > n_steps]
+        last = len(self.steps_) - 1
+        for number, n_steps in enumerate(self.steps_[:last]):
+            running = rows[used[rows] > n_steps]
             if len(running) == 0:
-                continue
-            part = sequences.take(torch.from_numpy(running).to(sequences.device))
-            scores = self._scores(self.network_, part, number)
-            stops = np.ones(len(running), dtype=bool) if is_last else self._margins(number, scores) > threshold
+                break
+            scores = self._scores(self.network_, sequences.take(torch.from_numpy(running)), number)
+            stops = self._margins(number, scores) > threshold
             outputs[running[stops]] = scores.numpy()[stops]
-            if not is_last:
-                used[running[stops]] = n_steps
+            used[running[stops]] = n_steps
             rows = np.setdiff1d(rows, running[stops])
+        if len(rows):
+            outputs[rows] = self._scores(self.network_, sequences.take(torch.from_numpy(rows)), last).numpy()
         return self.model_._predictions(outputs), used
 
     def threshold(self, confidence: float | None = None) -> float:
