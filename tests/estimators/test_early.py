@@ -157,7 +157,7 @@ def test_the_threshold_is_the_rank_that_confidence_allows_and_by_default_the_hig
     ids=str,
 )
 def test_other_readouts_losses_and_methods_answer_early(parameters):
-    early = EarlyClassifier(classifier(**RIDGE | parameters), fractions=(0.1, 0.3, 0.6))
+    early = EarlyClassifier(classifier(**RIDGE | parameters), fractions=(0.1, 0.3))
     groups, names = np.arange(90) // 2, np.array(["a", "b", "c"])
     early.fit(TRAIN, names[LABELS], groups)
     labels, _ = early.predict_early(TEST, confidence=0.9)
