@@ -50,7 +50,7 @@ PAGES = {
     "docs/quick-start.md": 4,
     "docs/certificates.md": 2,
     "docs/data.md": 2,
-    "docs/time-series.md": 2,
+    "docs/time-series.md": 3,
     "docs/witnesses.md": 3,
     "docs/sparsity.md": 2,
     "docs/explore.md": 3,

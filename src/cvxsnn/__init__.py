@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
     from .dictionary import SpikeDictionary, build_dictionary
     from .estimators import (
+        EarlyClassifier,
         SequenceImputer,
         SequenceResampler,
         SequenceScaler,
@@ -39,8 +40,8 @@ _ON_DEMAND = {
     "convex": "Certificate ConvexProblem RegularizationPath Solution Status certify solve solve_path",
     "data": "",
     "dictionary": "SpikeDictionary build_dictionary",
-    "estimators": "SequenceImputer SequenceResampler SequenceScaler SpikingClassifier SpikingRegressor "
-    "forecast load make_windows permutation_importance save",
+    "estimators": "EarlyClassifier SequenceImputer SequenceResampler SequenceScaler SpikingClassifier "
+    "SpikingRegressor forecast load make_windows permutation_importance save",
     "exchange": "export_c reconstruct_readout",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
@@ -56,6 +57,7 @@ __all__ = [
     "ConvergenceWarning",
     "ConvexProblem",
     "CvxsnnError",
+    "EarlyClassifier",
     "InvalidInputError",
     "LIFLayer",
     "RegularizationPath",

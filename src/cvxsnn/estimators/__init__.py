@@ -1,13 +1,16 @@
 """The scikit-learn estimators, transformers of sequences, forecasts, and model files."""
 
 from .classifier import SpikingClassifier
+from .early import EarlyClassifier
 from .explanation import Explanation, PermutationImportance, permutation_importance
 from .files import load, save
 from .forecasting import forecast, make_windows
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
 from .regressor import SpikingRegressor
+from .streams import Stream
 
 __all__ = [
+    "EarlyClassifier",
     "Explanation",
     "PermutationImportance",
     "SequenceImputer",
@@ -15,6 +18,7 @@ __all__ = [
     "SequenceScaler",
     "SpikingClassifier",
     "SpikingRegressor",
+    "Stream",
     "forecast",
     "load",
     "make_windows",

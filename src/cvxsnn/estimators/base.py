@@ -43,6 +43,7 @@ from .explanation import Explanation
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
 from .inputs import count_samples, feature_scale, n_axes, read_groups, read_inputs, standardise, warn_of_giants
 from .model_parts import read_network, read_proof, write_network, write_proof
+from .streams import Stream
 
 FloatArray = npt.NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -157,6 +158,31 @@ class SpikingEstimator(EstimatorChoices, ABC):
         self.certificate_ = None if solution is None else solution.certificate
         self.fingerprint_ = DataFingerprint.of(data)
         return self
+
+    def stream(self, n_streams: int | None = None, *, n_steps: int | None = None) -> Stream:
+        """Return an object that reads sequences a step at a time and says what the model answers so far.
+
+        Its spikes and features are those of the complete sequences bit for bit, and its scores equal theirs up to the
+        order of sums in float64. Steps are raw features, which it standardises. If the model is the last step of a
+        pipeline, call ``pipeline[-1].stream()`` and pass steps through the others first, as
+        ``pipeline[:-1].transform([[x]])[0][0]``. This is right for transformers that treat each step alone, such as
+        ``SequenceScaler("common")``.
+
+        Parameters
+        ----------
+        n_streams : int, optional
+            Number of sequences that arrive side by side. By default a single one, without an axis for the streams.
+        n_steps : int, optional
+            Number of steps that will arrive; required for ``readout="windows-k"``. Windows still to come count as
+            silent.
+
+        Returns
+        -------
+        Stream
+            The stream, before its first step.
+        """
+        check_is_fitted(self)
+        return Stream(self, n_streams, n_steps)
 
     def certify(self, X: Any, y: Any, sample_weight: Any = None) -> Certificate:
         """Certify the read-out again on the data that the model was fitted to.
@@ -674,6 +700,14 @@ class SpikingEstimator(EstimatorChoices, ABC):
             Of a classifier the index of the class in ``classes_``; of a regressor the targets, in the shape they had
             in ``fit``.
         """
+
+    @abstractmethod
+    def _margins(self, outputs: FloatArray) -> FloatArray:
+        """Return the scores of the classes as ``decision_function`` does, or the targets of a regressor."""
+
+    @abstractmethod
+    def _predictions(self, outputs: FloatArray) -> npt.NDArray[Any]:
+        """Return what ``predict`` does: labels or targets."""
 
     @abstractmethod
     def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:

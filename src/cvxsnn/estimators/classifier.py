@@ -89,9 +89,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         array of shape (n_samples,)
             The most likely class of each sample.
         """
-        outputs = self._outputs(X)  # first: an estimator that is not fitted has no classes
-        predicted: npt.NDArray[Any] = self.classes_[self.decide(outputs)]
-        return predicted
+        return self._predictions(self._outputs(X))
 
     def decide(self, outputs: FloatArray) -> npt.NDArray[np.int64]:
         """Return the index of the predicted class in ``classes_``.
@@ -113,6 +111,11 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         if len(self.classes_) > 2:
             return outputs
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
+
+    def _predictions(self, outputs: FloatArray) -> npt.NDArray[Any]:
+        """Return the labels of the predicted classes."""
+        labels: npt.NDArray[Any] = self.classes_[self.decide(outputs)]
+        return labels
 
     def _has_probabilities(self) -> bool:
         if self.loss not in (None, "logistic", "softmax") and not self._is_ridge:

@@ -102,6 +102,12 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"expected targets with as many axes as in fit, got shape {y.shape}")
         return y
 
+    def _margins(self, outputs: FloatArray) -> FloatArray:
+        return self.decide(outputs)
+
+    def _predictions(self, outputs: FloatArray) -> FloatArray:
+        return self.decide(outputs)
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_choice("loss", "squared" if self.loss is None else self.loss, ("squared",))

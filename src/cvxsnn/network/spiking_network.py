@@ -1,6 +1,6 @@
 """The spiking network: hidden layers whose spikes are exact, read out by a linear layer."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -203,6 +203,61 @@ class NetworkState:
             window = window_of_step(self.n_steps, parsed.n_windows, self.length)
             counts, scale = self.counts + read * (windows_read == window), parsed.scale(self.length)
         return replace(self, layers=layers, counts=counts, n_steps=n_steps), counts * scale
+
+    @property
+    def n_samples(self) -> int:
+        """Number of sequences."""
+        return self.layers[0].spikes.shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the state is."""
+        return self.layers[0].spikes.device
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state as named tensors, on its own memory.
+
+        Returns
+        -------
+        dict of str to Tensor
+            The tensors of the layers, the counts and the number of steps.
+        """
+        named = {"n_steps": torch.tensor(self.n_steps)}
+        for depth, layer in enumerate(self.layers):
+            parts = {"membrane": layer.membrane, "spikes": layer.spikes, "history": layer.history}
+            parts |= {f"others.{number}": value for number, value in enumerate(layer.others)}
+            named |= {f"layers.{depth}.{name}": value for name, value in parts.items() if value is not None}
+        if isinstance(self.counts, Tensor):
+            return named | {"counts": self.counts}
+        counted = {name: value for name, value in vars(self.counts).items() if isinstance(value, Tensor)}
+        return named | {f"counts.{name}": value for name, value in counted.items()}
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> "NetworkState":
+        """Return a state with other values for the tensors of :meth:`tensors`.
+
+        Parameters
+        ----------
+        tensors : mapping from str to Tensor
+            All of the tensors, of the same shapes and types.
+
+        Returns
+        -------
+        NetworkState
+            The state.
+        """
+        n_steps = int(tensors["n_steps"])
+        layers = []
+        for depth, layer in enumerate(self.layers):
+            mine = {name: tensors[f"layers.{depth}.{name}"] for name in ("membrane", "spikes")}
+            others = tuple(tensors[f"layers.{depth}.others.{number}"] for number in range(len(layer.others)))
+            layers.append(LayerState(**mine, history=tensors.get(f"layers.{depth}.history"), others=others))
+        counts: Tensor | Counters
+        if isinstance(self.counts, Tensor):
+            counts = tensors["counts"]
+        else:
+            counted = {name: tensors[f"counts.{name}"] for name in vars(self.counts) if name != "n_steps"}
+            counts = replace(self.counts, **counted, n_steps=n_steps)
+        return replace(self, layers=tuple(layers), counts=counts, n_steps=n_steps)
 
 
 class _HeldLayer(nn.Module):

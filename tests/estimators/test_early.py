@@ -1,0 +1,184 @@
+"""Early answers: every read-out is an optimum of its own, and stopping loses as little as was asked for."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+import torch
+from small_models import classifier
+from tolerances import REFITTED
+
+import cvxsnn as cs
+from cvxsnn.core.errors import InvalidInputError
+from cvxsnn.estimators import EarlyClassifier
+
+
+def make_task(n_samples, seed, n_steps=12, n_classes=3):
+    """Sequences whose classes differ more and more clearly along time, of unequal lengths."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(n_classes, size=n_samples)
+    lengths = rng.integers(n_steps // 2, n_steps + 1, size=n_samples)
+    means = np.eye(n_classes)[labels] * rng.uniform(0, 2, (n_samples, 1))
+    return [rng.normal(size=(length, n_classes)) + mean for length, mean in zip(lengths, means, strict=True)], labels
+
+
+TRAIN, LABELS = make_task(90, 0)
+TEST, TRUTH = make_task(400, 1)
+RIDGE = {"hidden": (40,), "l1_strength": 0.0, "penalty": "elastic-net", "loss": "squared", "readout": "mean"}
+EARLY = EarlyClassifier(classifier(**RIDGE), fractions=(0.01, 0.25, 0.5, 0.75)).fit(TRAIN, LABELS)
+
+
+def test_reads_at_shares_of_the_longest_sequence_and_at_its_end():
+    assert EARLY.steps_ == (3, 6, 9, 12)
+    assert [head.name for head in EARLY.network_.heads] == ["step 3", "step 6", "step 9", "step 12"]
+
+
+def test_every_readout_is_the_certified_optimum_over_the_sequences_cut_there():
+    scaled = EARLY.model_.as_sequences(TRAIN)
+    targets = np.eye(3)[LABELS]
+    for n_steps, head, certificate in zip(EARLY.steps_, EARLY.network_.heads, EARLY.certificates_, strict=True):
+        assert certificate.relative_gap <= 1e-6
+        cut = cs.data.Sequences(scaled.inputs[:, :n_steps], scaled.lengths.clamp(max=n_steps))
+        features = EARLY.network_.features(cut).numpy()
+        weight = EARLY.network_.weight.detach()[:, head.columns].numpy()
+        residuals = targets - EARLY.network_(cut).detach()[:, head.columns].numpy()
+        # The conditions of ridge regression: correlations with residuals are the strength times the weights.
+        correlations = features.T @ residuals / len(targets)
+        strength = (correlations * weight).sum() / (weight * weight).sum()
+        np.testing.assert_allclose(correlations, strength * weight, atol=1e-9)
+        np.testing.assert_allclose(residuals.mean(0), 0, atol=1e-9)
+        objective = np.square(residuals).sum(1).mean() / 2 + strength * np.square(weight).sum() / 2
+        assert certificate.primal == pytest.approx(objective, rel=REFITTED)
+    np.testing.assert_allclose(residuals, targets - EARLY.model_.decision_function(TRAIN), atol=1e-9)
+
+
+def answer(sequence, threshold):
+    """The answer to one sequence by definition: the label and the steps read."""
+    for number, n_steps in enumerate(EARLY.steps_[:-1]):
+        if n_steps >= len(sequence):
+            break
+        cut = EARLY.model_.as_sequences([sequence[:n_steps]])
+        scores = EARLY.network_(cut).detach()[0, EARLY.network_.heads[number].columns]
+        second, first = np.sort(scores.numpy())[-2:]
+        if EARLY._scales[number] * (first - second) > threshold:
+            return int(scores.argmax()), n_steps
+    return EARLY.model_.predict([sequence])[0], len(sequence)
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_a_sequence_is_answered_at_the_first_clear_readout_and_else_at_its_end(confidence):
+    labels, n_steps = EARLY.predict_early(TEST, confidence)
+    expected = [answer(sequence, EARLY.threshold(confidence)) for sequence in TEST]
+    assert list(zip(labels.tolist(), n_steps.tolist(), strict=True)) == expected
+    lengths = np.array([len(sequence) for sequence in TEST])
+    assert {3, 6, 9} == {*n_steps[n_steps < lengths].tolist()}
+    assert (n_steps == lengths).sum() >= 3
+
+
+@pytest.mark.parametrize("sequences", [TEST, np.stack([x[:6] for x in TEST])], ids=["lists", "array"])
+def test_steps_after_the_answer_do_not_matter(sequences):
+    labels, n_steps = EARLY.predict_early(sequences, confidence=0.95)
+    other = [np.concatenate((x[:n], -9 * x[n:])) for x, n in zip(sequences, n_steps, strict=True)]
+    other = np.stack(other) if isinstance(sequences, np.ndarray) else other
+    assert all(map(np.array_equal, EARLY.predict_early(other, confidence=0.95), (labels, n_steps)))
+
+
+def naive_losses(margins, is_right, is_running, threshold):
+    """Whether each sample loses its right answer to an early wrong one."""
+    losses = []
+    for sample in range(margins.shape[1]):
+        stops = [k for k in range(len(margins) - 1) if is_running[k, sample] and margins[k, sample] > threshold]
+        losses.append(bool(stops) and not is_right[stops[0], sample] and bool(is_right[-1, sample]))
+    return np.array(losses)
+
+
+def test_critical_values_are_the_largest_thresholds_at_which_a_right_answer_is_lost():
+    early = copy(EARLY)
+    scores = torch.randn(4, 90, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores[:, torch.arange(90), torch.from_numpy(LABELS)] += torch.tensor([0.5, 1.0, 1.5, 2.0])[:, None]
+    lengths = np.array([len(sequence) for sequence in TRAIN])
+    early._calibrate(scores, LABELS, lengths)
+    margins = np.stack([early._margins(k, own) for k, own in enumerate(scores)])
+    is_right = scores.argmax(2).numpy() == LABELS
+    is_running = np.array(early.steps_)[:, None] < lengths
+    thresholds = np.sort(np.concatenate((margins.ravel() - 1e-9, margins.ravel())))
+    losses = np.stack([naive_losses(margins, is_right, is_running, threshold) for threshold in thresholds])
+    n_lost = np.logical_or.accumulate(losses[::-1])[::-1].sum(1)  # at this or any larger threshold
+    assert 5 < n_lost[0] < 60
+    assert n_lost.tolist() == [(early.critical_ > threshold).sum() for threshold in thresholds]
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
+def test_stopping_early_loses_about_as_few_right_answers_as_was_asked_for(confidence):
+    full = EARLY.model_.predict(TEST)
+    labels, n_steps = EARLY.predict_early(TEST, confidence)
+    lost = ((labels != TRUTH) & (full == TRUTH)).mean()
+    assert lost <= 1 - confidence + 0.05
+    assert n_steps.mean() < 0.8 * np.mean([len(sequence) for sequence in TEST])
+
+
+def test_samples_are_left_out_of_the_neurons_and_read_outs_that_judge_them(monkeypatch):
+    fits = []
+    monkeypatch.setattr(cs.SpikingClassifier, "fit", spy(cs.SpikingClassifier.fit, fits))
+    groups = np.arange(90) // 3
+    EarlyClassifier(classifier(**RIDGE), fractions=(0.5,)).fit(TRAIN, LABELS, groups)
+    own = {id(sequence): number for number, sequence in enumerate(TRAIN)}
+    everything, *parts = [{own[id(sequence)] for sequence in sequences} for sequences in fits]
+    left_out = [everything - part for part in parts]
+    assert everything == set(range(90))
+    assert sorted(sample for part in left_out for sample in part) == list(range(90))
+    assert all({groups[sample] for sample in part}.isdisjoint(groups[[*everything - part]]) for part in left_out)
+
+
+def spy(fit, fits):
+    """A ``fit`` that notes the sequences that it is given."""
+
+    def note(model, sequences, *args, **kwargs):
+        fits.append(sequences)
+        return fit(model, sequences, *args, **kwargs)
+
+    return note
+
+
+def test_the_threshold_is_the_rank_that_confidence_allows_and_by_default_the_highest():
+    critical = EARLY.critical_
+    assert (critical[1:] <= critical[:-1]).all()
+    assert EARLY.threshold(0.95) == critical[3]  # of 90, (3 + 1) / 91 lose it
+    assert EARLY.threshold() == critical[0]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"l1_strength": 0.01, "penalty": "l1", "loss": "logistic", "readout": "windows-4"},
+        {"loss": "softmax", "readout": "last", "l2_strength": 0.01},
+        {"method": "varpro"},
+    ],
+    ids=str,
+)
+def test_other_readouts_losses_and_methods_answer_early(parameters):
+    early = EarlyClassifier(classifier(**RIDGE | parameters), fractions=(0.1, 0.3))
+    groups, names = np.arange(90) // 2, np.array(["a", "b", "c"])
+    early.fit(TRAIN, names[LABELS], groups)
+    labels, _ = early.predict_early(TEST, confidence=0.9)
+    assert max(own.relative_gap for own in early.certificates_) <= 1e-6
+    assert (labels == names[TRUTH]).mean() > 0.5
+    assert early.steps_[0] == (4 if "windows" in early.network_.readout else 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: EarlyClassifier(cs.SpikingRegressor()).fit(TRAIN, LABELS), "expected a SpikingClassifier to answer"),
+        (lambda: EarlyClassifier(classifier("sg")).fit(TRAIN, LABELS), "expected a model whose read-out is"),
+        (lambda: EarlyClassifier(classifier()).fit(np.ones((9, 2)) * LABELS[:9, None], LABELS[:9]), "got rows"),
+        (lambda: EarlyClassifier(classifier()).predict_early(TEST), "not fitted yet"),
+        (lambda: EARLY.predict_early(TEST, 0.999), r"at most 0\.989, which 90 samples left out can show, got 0\.999"),
+        (lambda: EARLY.predict_early(TEST, 0.0), "expected confidence above 0"),
+    ],
+)
+def test_misuse_is_explained_in_one_sentence(call, message):
+    with pytest.raises(Exception, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, (InvalidInputError, ValueError, TypeError))
