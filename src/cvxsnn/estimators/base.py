@@ -479,10 +479,6 @@ class SpikingEstimator(EstimatorChoices, ABC):
             outputs: FloatArray = self.network_(sequences).cpu().numpy()
         return outputs
 
-    def _margins(self, outputs: FloatArray) -> FloatArray:
-        """Return scores from outputs of the network: a linear function."""
-        return outputs
-
     def _fit_convex(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> _Learned:
         """Sample neurons, and find the optimal read-out; or train few neurons where that is clearly better."""
         begin, budget, families = time.perf_counter(), self._budget(), self._families(data)
@@ -703,7 +699,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     @abstractmethod
     def _margins(self, outputs: FloatArray) -> FloatArray:
-        """Return the scores of the classes as ``decision_function`` does, or the targets of a regressor."""
+        """Return the scores of the classes as ``decision_function`` does, or targets: a linear function."""
 
     @abstractmethod
     def _predictions(self, outputs: FloatArray) -> npt.NDArray[Any]:
