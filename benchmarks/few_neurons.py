@@ -1,10 +1,8 @@
-"""Accuracy on new data against the number of neurons read, for four ways to choose them: a table and a picture."""
+"""Accuracy on new data against the number of neurons read, for four ways to choose them."""
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,7 +16,6 @@ from cvxsnn.fitting.program import QUADRATIC_RATIOS
 from .measure import console, make_table
 from .memory import data_directory
 
-PICTURE = Path(__file__).parent.parent / "docs" / "images" / "few-neurons.png"
 SIZES = (32, 64, 128, 256, 512)
 N_TEST = 4000
 
@@ -103,10 +100,9 @@ def best_ridge(problem: cs.ConvexProblem) -> cs.Solution:
 
 
 def main() -> None:
-    """Print the accuracies, and draw them."""
+    """Print the accuracies."""
     table = make_table("Test accuracy of few neurons", "task", "chosen by", *map(str, SIZES), "seconds")
-    figure, axes = plt.subplots(1, len(TASKS), figsize=(4.2 * len(TASKS) + 1.6, 3.6), constrained_layout=True)
-    for axis, (name, make) in zip(axes, TASKS.items(), strict=True):
+    for name, make in TASKS.items():
         task = make()
         labels, tested = task.train.heads["label"], task.test.heads["label"][:N_TEST]
         inputs, new = task.train.inputs, task.test.inputs[:N_TEST]
@@ -133,17 +129,9 @@ def main() -> None:
                 scores = columns @ coef + solution.intercept
                 predicted = scores.argmax(1) if scores.shape[1] > 1 else scores[:, 0] > 0
                 accuracies.append(float((predicted.numpy() == tested).mean()))
-            axis.plot(SIZES, accuracies, "-o", ms=4, label=way)
             table.add_row(name, way, *(f"{own:.3f}" for own in accuracies), f"{seconds:.1f}")
         few_model = cs.SpikingClassifier(n_neurons=4096, random_state=0, sparsity="few").fit(inputs, labels)
         n_few, few_accuracy = few_model.network_.n_active, few_model.score(new, tested)
         table.add_row(name, f'"few": {n_few} neurons', f"{few_accuracy:.3f}", *[""] * len(SIZES))
         table.add_row(name, f"all: {model.network_.n_active} neurons", f"{everything:.3f}", *[""] * len(SIZES))
-        axis.axhline(everything, color="grey", lw=1, ls="--", label="all neurons")
-        axis.plot(n_few, few_accuracy, "*", color="crimson", ms=11, mew=0, label='sparsity="few"')
-        axis.set(title=name, xlabel="neurons", ylabel="test accuracy")
-        axis.set_xscale("log", base=2)
-        axis.grid(alpha=0.3)
-    axes[-1].legend(fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5))
-    figure.savefig(PICTURE, dpi=110)
     console.print(table)

@@ -167,12 +167,12 @@ def read_records(path: Path) -> list[Record]:
 
 def render(records: Sequence[Record]) -> None:
     """Print the table, put it on the page of results, and draw the picture."""
-    table = [["task", "neurons", *CONTENDERS, "largest gap", "seconds: sg, varpro, sparsity=n"]]
+    table = [["task", "neurons", "seeds", *CONTENDERS, "largest gap", "seconds: sg, varpro, sparsity=n"]]
     for name, size in product(NAMES, SIZES):
-        rows = [own for own in records if (own["task"], own["neurons"]) == (name, size)]
-        means = {who: _mean(rows, who, "accuracy") for who in CONTENDERS}
+        rows = _paired(records, name, size)
         if not rows:
             continue
+        means = {who: _mean(rows, who, "accuracy") for who in CONTENDERS}
         best = f"{max(value for value in means.values() if value is not None):.3f}"
         cells = ["–" if value is None else f"{value:.3f}" for value in means.values()]
         gaps = [own["gap"] for own in rows if own["gap"] is not None]
@@ -181,6 +181,7 @@ def render(records: Sequence[Record]) -> None:
             [
                 name,
                 str(size),
+                str(len({own["seed"] for own in rows})),
                 *(f"**{cell}**" if cell == best else cell for cell in cells),
                 f"{max(gaps):.0e}" if gaps else "–",
                 ", ".join("–" if value is None else f"{value:.0f}" for value in times),
@@ -197,8 +198,7 @@ def draw(records: Sequence[Record]) -> None:
     figure, axes = plt.subplots(2, 3, figsize=(10, 6), layout="constrained")
     for axis, name in zip(axes.flat, NAMES, strict=True):
         for who, colour in zip(CONTENDERS, ("0.6", "tab:orange", "tab:red", "tab:blue", "black"), strict=True):
-            rows = [own for own in records if own["task"] == name]
-            means = [_mean([own for own in rows if own["neurons"] == size], who, "accuracy") for size in SIZES]
+            means = [_mean(_paired(records, name, size), who, "accuracy") for size in SIZES]
             points = [(size, mean) for size, mean in zip(SIZES, means, strict=True) if mean is not None]
             style = "--" if who == "sparsity=n" else "-"
             axis.plot(*zip(*points, strict=True), style, color=colour, marker="o", markersize=4, label=who)
@@ -213,6 +213,14 @@ def draw(records: Sequence[Record]) -> None:
     axes[0, 0].legend(fontsize="small")
     figure.savefig(PICTURE, dpi=120)
     plt.close(figure)
+
+
+def _paired(records: Sequence[Record], name: str, size: int) -> list[Record]:
+    """Return the records of the seeds with which all contenders were measured."""
+    rows = [own for own in records if (own["task"], own["neurons"]) == (name, size)]
+    seeds = [{own["seed"] for own in rows if own["contender"] == who} for who in CONTENDERS]
+    common = set.intersection(*seeds)
+    return [own for own in rows if own["seed"] in common]
 
 
 def _mean(rows: Sequence[Record], contender: str, quantity: str) -> float | None:

@@ -95,7 +95,7 @@ def render(records: Sequence[Record]) -> None:
     for part in parts:
         console.print(part, soft_wrap=True, markup=False)
     write_section("ucr", "\n\n".join(parts))
-    draw(found)
+    draw(found, records)
 
 
 def _means(found: Found) -> list[list[str]]:
@@ -163,16 +163,34 @@ def _resampled(records: Sequence[Record]) -> list[list[str]]:
     return rows if len(rows) > 1 else []
 
 
-def draw(found: Found) -> None:
-    """Draw mean ranks, accuracies against the two strongest of the others, and accuracy against size."""
-    figure, axes = plt.subplots(2, 2, figsize=(10, 8.4), layout="constrained")
-    _draw_ranks(axes[0, 0], found.ranks(), len(found.sets))
-    _draw_sizes(axes[0, 1], found)
-    for own, name, title in ((axes[1, 0], BEST, "HIVE-COTE 2"), (axes[1, 1], SECOND, "MultiRocket-Hydra")):
-        _draw_scatter(own, found.values(name), found.values(OURS), title)
+def draw(found: Found, records: Sequence[Record]) -> None:
+    """Draw mean ranks, accuracy against size and seconds, and accuracies against the two strongest of the others."""
+    figure, axes = plt.subplot_mosaic("rsb;rth", figsize=(13, 8.4), layout="constrained")
+    _draw_ranks(axes["r"], found.ranks(), len(found.sets))
+    _draw_sizes(axes["s"], found)
+    _draw_seconds(axes["t"], records)
+    for own, name, title in (("b", BEST, "HIVE-COTE 2"), ("h", SECOND, "MultiRocket-Hydra")):
+        _draw_scatter(axes[own], found.values(name), found.values(OURS), title)
     PICTURES.mkdir(exist_ok=True)
     figure.savefig(PICTURES / "ucr.png", dpi=120)
     plt.close(figure)
+
+
+def _draw_seconds(axes: Axes, records: Sequence[Record]) -> None:
+    """Draw mean accuracy against the median time of a fit, over the divisions made anew, all on one machine."""
+    resampled = [own for own in records if own["resample"] > 0]
+    for name in dict.fromkeys(own["contender"] for own in resampled):
+        rows = [own for own in resampled if own["contender"] == name]
+        seconds = float(np.median([own["fit_seconds"] for own in rows]))
+        accuracy = float(np.mean([own["accuracy"] for own in rows]))
+        label = "SpikingClassifier()" if name == OURS else name
+        axes.scatter(seconds, accuracy, color="C0" if name == OURS else "0.5", zorder=2)
+        axes.annotate(label, (seconds, accuracy), xytext=(6, 4), textcoords="offset points", fontsize="small")
+    axes.set_xscale("log")
+    axes.set_xlim(0.1, 20)
+    axes.margins(y=0.2)
+    axes.set_xlabel("seconds of a fit (median, 2 threads)")
+    axes.set_ylabel("mean accuracy, divided anew")
 
 
 def _draw_sizes(axes: Axes, found: Found) -> None:

@@ -17,7 +17,6 @@ from torch import nn
 
 import cvxsnn as cs
 import cvxsnn.exchange.readout.data
-from cvxsnn.cli.planning import measure_rates
 from cvxsnn.convex import linear
 from cvxsnn.convex.linear import solve_semidefinite
 from cvxsnn.convex.solvers import ridge
@@ -632,13 +631,6 @@ def test_streamed_columns_give_the_optimum_of_those_in_memory(loss):
     assert_same_optimum(held, streamed)
 
 
-@needs_gpu
-def test_rates_are_measured_on_cuda():
-    rates = measure_rates(torch.device(DEVICE))
-    assert rates.roll_out > 0
-    assert rates.dense > 0
-
-
 def test_sums_of_sums_are_rounded_as_often_as_certificates_allow_for():
     generator = torch.Generator().manual_seed(0)
     dictionary = cs.build_dictionary(torch.rand(5000, 40, generator=generator).to(DEVICE) < 0.5)
@@ -650,3 +642,11 @@ def test_sums_of_sums_are_rounded_as_often_as_certificates_allow_for():
     coef = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     assert dictionary.score_roundings(40) <= 41
     assert torch.allclose(dictionary.matvec(coef.to(DEVICE)).cpu(), dictionary.columns().cpu() @ coef)
+
+
+@needs_gpu
+def test_explanations_on_a_gpu_add_up_to_the_scores():
+    lists = make_lists()
+    model = classifier(readout="mean", device="cuda").fit(lists, classes_of(lists, 3))
+    found = [explanation.scores for explanation in model.explain(lists)]
+    np.testing.assert_allclose(found, model.decision_function(lists), rtol=ROUNDING, atol=ROUNDING)

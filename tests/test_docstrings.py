@@ -92,7 +92,8 @@ def test_parameters_in_messages_exist() -> None:
 
 
 def test_options_in_messages_exist() -> None:
-    commands = typer.main.get_command(cli.app).commands.values()
+    app = typer.main.get_command(cli.app)
+    commands = [app, *app.commands.values()]
     options = {name for command in commands for parameter in command.params for name in parameter.opts} | {"--help"}
     named = {name for text in messages() for name in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text)}
     assert named - options == set()

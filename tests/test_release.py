@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import cvxsnn
 from tools.oldest import lowest
 
 ROOT = Path(__file__).parents[1]
@@ -18,6 +19,7 @@ def test_the_version_is_the_same_everywhere():
         rf"^## \[{version}\] - (\d{{4}}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
     )
     assert changelog is not None
+    assert cvxsnn.__version__ == PROJECT["version"]
     citation = (ROOT / "CITATION.cff").read_text()
     assert re.search(rf"^version: {version}$", citation, re.MULTILINE)
     assert re.search(rf"^date-released: {changelog[1]}$", citation, re.MULTILINE)

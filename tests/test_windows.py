@@ -1,7 +1,6 @@
 """Read-outs over windows of time, from the spikes to the files, against a plain definition."""
 
 import pickle
-from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,8 +16,6 @@ from witnesses.pools import INPUTS as POOL_INPUTS
 from witnesses.pools import all_witnesses, draw_pool
 
 import cvxsnn as cs
-from cvxsnn.cli.plan import Job
-from cvxsnn.cli.planning import Rates, make_plan
 from cvxsnn.convex import Objective
 from cvxsnn.core.formatting import plural
 from cvxsnn.data import TrainingSet
@@ -36,7 +33,7 @@ from cvxsnn.network.evaluation import predict_autoregressive
 from cvxsnn.network.weight_decay import rescale_hidden
 from cvxsnn.neurons.rollout import count_spikes
 from cvxsnn.plots.model_plots import plot_membranes, plot_raster, plot_readout
-from cvxsnn.theory import LIFFamily, complete_dictionary, complete_recurrent_dictionary, solve_complete
+from cvxsnn.theory import LIFFamily, complete_dictionary, solve_complete
 from cvxsnn.witnesses import Normal
 
 HEAD = [OutputHead("label", "squared", 0, 1)]
@@ -76,7 +73,6 @@ def test_more_windows_than_steps_are_refused_in_one_sentence(tmp_path):
     batch = (sequences.inputs, targets, sequences.lengths)
     refuse(message, cs.build_dictionary, witnesses, sequences, "mean", windows=5)
     refuse(message, stream_dictionary, witnesses, [batch], tmp_path, windows=5, readout="mean")
-    refuse(message, make_plan, Job(10, 8, 4, readout="mean", windows=5))
     refuse(message, classifier(method="sg", windows=5).fit, sequences.inputs.numpy(), np.arange(9) % 2)
     assert cs.build_dictionary(witnesses, sequences, windows=4, readout="mean").n_columns == 4 * witnesses.n_witnesses
 
@@ -463,7 +459,7 @@ def test_few_bits_are_solved_for_and_proven_again():
     assert_close_certificates(found.proof.certify(data), found.certificate)
 
 
-# Other libraries, theory, plans and plots
+# Other libraries, theory and plots
 
 
 def test_one_wide_network_reads_the_same_windows():
@@ -481,16 +477,7 @@ def test_optima_over_all_neurons_have_no_windows():
     inputs = draw_inputs(3, 2, 0)
     message = "readout 'last', 'all' or 'mean' for all neurons of a family, got 'windows-2'"
     refuse(message, complete_dictionary, inputs, readout="windows-2")
-    refuse(message, complete_recurrent_dictionary, inputs, readout="windows-2")
     refuse(message, solve_complete, inputs, np.zeros(3), LIFFamily(0.5), readout="windows-2")
-
-
-def test_a_plan_has_a_column_for_every_window():
-    job = Job(1000, 64, 30, features=3, readout="mean", device="cpu", memory="1TB")
-    plain, four = (make_plan(own, Rates(1e9, 1e9)) for own in (job, replace(job, windows=4)))
-    assert "1,000 rows × 256 columns" in four.title
-    assert "readout windows-4" in four.title
-    assert four.memory["dictionary"] / plain.memory["dictionary"] == 4
 
 
 def test_plots_show_each_neuron_once():

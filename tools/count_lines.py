@@ -1,9 +1,10 @@
-"""Count the code lines and the module-level numbers of the package.
+"""Count the code lines, the module-level numbers and the packed assignments of the package.
 
     python tools/count_lines.py [--by room|file] [ROOT]
 
 A code line has a token that is neither a comment nor part of a docstring. A module-level number is a name that a
-module binds at its top level to a value with a numeric literal.
+module binds at its top level to a value with a numeric literal. A packed assignment gives three or more names values
+of their own in one statement, such as `a, b, c = f(x), g(y), h(z)`.
 """
 
 import argparse
@@ -54,6 +55,17 @@ def module_numbers(text: str) -> int:
     return count
 
 
+def packed_assignments(text: str) -> int:
+    """Count the statements that assign one value each to three or more names."""
+    return sum(
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Tuple)
+        and isinstance(node.value, ast.Tuple)
+        and len(node.value.elts) == len(node.targets[0].elts) >= 3
+        for node in ast.walk(ast.parse(text))
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("root", nargs="?", type=Path, default=SOURCE)
@@ -61,15 +73,17 @@ def main() -> None:
     arguments = parser.parse_args()
     lines: Counter[str] = Counter()
     numbers: Counter[str] = Counter()
+    packed: Counter[str] = Counter()
     for path in sorted(arguments.root.rglob("*.py")):
         parts = path.relative_to(arguments.root).parts
         key = "/".join(parts) if arguments.by == "file" else "/".join(parts[:2] if len(parts) > 2 else parts[:1])
         text = path.read_text(encoding="utf-8")
         lines[key] += code_lines(text)
         numbers[key] += module_numbers(text)
+        packed[key] += packed_assignments(text)
     for key, count in lines.most_common():
-        print(f"{count:7,} lines {numbers[key]:5} numbers  {key}")
-    print(f"{lines.total():7,} lines {numbers.total():5} numbers  in all")
+        print(f"{count:7,} lines {numbers[key]:5} numbers {packed[key]:5} packed  {key}")
+    print(f"{lines.total():7,} lines {numbers.total():5} numbers {packed.total():5} packed  in all")
 
 
 if __name__ == "__main__":

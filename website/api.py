@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, list[str]]] = {
     "Theory": ("Enumeration of all neurons, strong duality, and certificates over all neurons.", ["cvxsnn.theory"]),
     "Exchange": ("Networks of other libraries, NIR, C source, and weights of few bits.", ["cvxsnn.exchange"]),
     "Data and tasks": (
-        "Sequences, encoders, tables, sound, and tasks.",
+        "Sequences, tables, sound, and tasks.",
         ["cvxsnn.data", "cvxsnn.tasks", "cvxsnn.audio"],
     ),
     "Plots": ("Pictures of spikes, membranes, weights, paths and certificates.", ["cvxsnn.plots"]),

@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .core import __version__ as __version__
 from .core.errors import ConvergenceWarning, CvxsnnError, InvalidInputError
 from .data import Sequences, audio, tasks
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         forecast,
         load,
         make_windows,
+        permutation_importance,
         save,
     )
     from .exchange import export_c, reconstruct_readout
@@ -39,7 +41,7 @@ _ON_DEMAND = {
     "data": "",
     "dictionary": "SpikeDictionary build_dictionary",
     "estimators": "EarlyClassifier SequenceImputer SequenceResampler SequenceScaler SpikingClassifier "
-    "SpikingRegressor forecast load make_windows save",
+    "SpikingRegressor forecast load make_windows permutation_importance save",
     "exchange": "export_c reconstruct_readout",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
@@ -86,6 +88,7 @@ __all__ = [
     "load",
     "make_windows",
     "network",
+    "permutation_importance",
     "plots",
     "reconstruct",
     "reconstruct_readout",

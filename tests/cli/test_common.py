@@ -88,3 +88,7 @@ def test_numbers_are_written_as_they_are(labels):
     outcome = succeed("predict", "model", "data.npz", "-o", "y.csv")
     assert not outcome.stderr
     assert {*Path("y.csv").read_text().splitlines()} == {"y", *map(str, labels)}
+
+
+def test_the_version_is_printed():
+    assert succeed("--version").stdout == f"cvxsnn {cvxsnn.__version__}\n"

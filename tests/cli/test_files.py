@@ -19,6 +19,7 @@ QUICK = ("--hidden", "8", "--strength", "0.01", "--witnesses", "gaussian")
 COMMANDS = {
     "fit": ("fit", "data.npz", *QUICK),
     "predict": ("predict", "model", "data.npz"),
+    "explain": ("explain", "model", "data.npz"),
     "explore": ("explore", "model", "data.npz", "--train", "train.npz"),
     "compare": ("explore", "--compare", "model", "other", "data.npz"),
     "export": ("export", "model"),
@@ -117,6 +118,7 @@ def test_a_file_of_the_same_kind_and_an_empty_one_are_replaced():
         ("fit", "model.csv", "ends in .safetensors or has no ending"),
         ("predict", "y.xlsx", "ends in .npz or .csv"),
         ("predict", "y", "ends in .npz or .csv"),
+        ("explain", "figure.pdf", "ends in .png"),
         ("explore", "page.pdf", "ends in .html or .htm"),
         ("report", "page.md", "ends in .html or .htm"),
         ("export", "graph.onnx", "ends in .nir or .c or has no ending"),

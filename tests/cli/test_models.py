@@ -351,7 +351,7 @@ def test_a_full_memory_is_one_sentence(monkeypatch, error, words):
 
 def test_the_commands_are_listed():
     shown = run("--help").stdout
-    assert all(command in shown for command in ("demo", "fit", "predict", "certify"))
+    assert all(command in shown for command in ("demo", "fit", "predict", "explain", "certify"))
 
 
 def test_a_pipeline_predicts_from_data_with_gaps_and_is_certified_again():
@@ -365,3 +365,15 @@ def test_a_pipeline_predicts_from_data_with_gaps_and_is_certified_again():
     assert "proven: no other read-out" in succeed("certify", "pipeline", "gaps.npz").stdout
     save(classifier().fit(SEQUENCES, LABELS), "model")
     fail("fill the gaps with SequenceImputer first", "predict", "model", "gaps.npz")
+
+
+def test_an_answer_is_explained_and_drawn():
+    model = make_pipeline(SequenceScaler(), classifier()).fit(SEQUENCES, LABELS)
+    save(model, "pipeline")
+    for _ in range(2):  # its own figure may be replaced
+        shown = succeed("explain", "pipeline", "data.npz", "--sample", "3", "-o", "figure.png").stdout
+        assert shown == f"{model[-1].explain(model[:-1].transform(SEQUENCES[3:4]))[0]}\nsaved: figure.png\n"
+    Path("photo.png").write_bytes(b"\x89PNG of a friend")
+    fail("got photo.png, which holds something else", "explain", "pipeline", "data.npz", "-o", "photo.png")
+    count = len(SEQUENCES)
+    fail(f"expected a --sample below {count}, got {count}", "explain", "pipeline", "data.npz", "--sample", str(count))

@@ -23,7 +23,7 @@ from tolerances import CLARABEL, ROUNDING
 from torch import Tensor
 
 from cvxsnn import ConvexProblem, InvalidInputError, certify, solve, solve_path
-from cvxsnn.convex import cross_validate, leave_one_out
+from cvxsnn.convex import leave_one_out
 from cvxsnn.convex.certificate import lower_bound
 from cvxsnn.convex.solvers import ADMM, RidgeCG
 from cvxsnn.dictionary import DenseDictionary
@@ -283,12 +283,3 @@ def test_ridge_without_a_row_is_as_if_fitted_again(intercept: bool, l2_strengths
             error = entries[row] @ fit.coef + fit.intercept - problem.heads[0].targets[row]
             expected = 0.5 * float(error.square().sum())
             assert float(path.validation.loss[number, row]) == pytest.approx(expected, rel=1e-8, abs=ROUNDING)
-
-
-def test_cross_validation_fits_with_the_centre() -> None:
-    """A strong quadratic gives every fold the centre, whose errors are known."""
-    problem = Kind("squared", "elastic-net", l2_strength=1e8, centre=1.0).draw(0, 0.0)
-    path = cross_validate(solve_path(problem, [0.0]))
-    assert path.validation is not None
-    expected = problem.loss_value(problem.dictionary.matvec(centre_of(problem)))
-    assert float(path.validation.mean("loss")[0]) == pytest.approx(float(expected), rel=1e-6)

@@ -30,13 +30,6 @@ def test_the_standard_error_of_equal_parts_is_that_of_a_mean() -> None:
     torch.testing.assert_close(validation.standard_error("accuracy"), expected, rtol=ROUNDING, atol=0)
 
 
-def test_the_same_folds_again_do_not_lower_the_standard_error() -> None:
-    loss = torch.rand(3, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    once = Validation("seven folds", loss, None, torch.full_like(loss[0], 1 / 7))
-    again = Validation("seven folds, 2 times", loss.repeat(1, 2), None, once.weight.repeat(2) / 2, n_repeats=2)
-    torch.testing.assert_close(again.standard_error(), once.standard_error(), rtol=ROUNDING, atol=0)
-
-
 @pytest.mark.parametrize("loss", ["squared", "softmax + logistic"])
 def test_losses_of_rows_add_up_to_the_weighted_loss(loss: str) -> None:
     problem = Kind(loss, weighted=True).draw(0)

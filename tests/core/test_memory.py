@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from cvxsnn import ConvexProblem, InvalidInputError, build_dictionary, solve
+from cvxsnn import ConvexProblem, build_dictionary, solve
 from cvxsnn.convex.linear import GRAM_COPIES, gram_bytes
 from cvxsnn.convex.solvers.newton import HESSIAN_COPIES, hessian_bytes, loss_hessian
 from cvxsnn.core import memory
 from cvxsnn.core.errors import BudgetError
-from cvxsnn.core.memory import available_bytes, check_fits, format_bytes, parse_bytes
+from cvxsnn.core.memory import available_bytes, check_fits, format_bytes
 
 SHAPES = [(1, 1), (8, 3), (64, 5), (65, 7), (500, 33)]
 
@@ -126,20 +126,6 @@ def test_control_groups_of_the_first_version_count_inside_containers(tmp_path):
 
 def test_this_machine_has_some_memory():
     assert available_bytes() > 2**20
-
-
-@pytest.mark.parametrize(
-    ("text", "n_bytes"),
-    [("4096", 4096), ("64GB", 64 * 10**9), ("1.5 tib", 1.5 * 2**40), ("16g", 16 * 10**9), ("2B", 2)],
-)
-def test_amounts_of_memory_are_read(text, n_bytes):
-    assert parse_bytes(text) == n_bytes
-
-
-@pytest.mark.parametrize("text", ["", "much", "-1GB", "0", "3XB", "1e9"])
-def test_other_amounts_are_refused(text):
-    with pytest.raises(InvalidInputError, match="expected an amount of memory such as 64GB or 16GiB"):
-        parse_bytes(text)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -8,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tolerances import FLOAT64_MEAN
 
-from cvxsnn import LIFLayer, WitnessSet, build_dictionary, gaussian_witnesses
+from cvxsnn import LIFLayer, WitnessSet, build_dictionary
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.dictionary import stack_health
 from cvxsnn.witnesses import Provenance
 
 
@@ -70,21 +67,6 @@ def test_one_line_tells_the_health():
         "5 columns gave 4 atoms (density 0.500): 1 dead, 1 saturated, 1 duplicate, 2 complementary pairs; "
         "2 of 2 rows distinct"
     )
-
-
-def test_the_health_of_a_stack_tells_which_layer_dies_and_which_takes_rows_for_one():
-    inputs = draw_inputs(20, 4)
-    dense = gaussian_witnesses(3, (16, 16, 16), balance=[0, 0.5, 0.5], fan_in=[None, 1, 1], decay=0.0, threshold=0.0)
-    dead = replace(dense.layers[1], bias=-100.0)
-    witnesses = WitnessSet((dense.layers[0], dead, dense.layers[2]), Provenance("pretrained"))
-    first, second, third = stack_health(witnesses, inputs)
-    assert first.n_distinct_rows > 1
-    assert (second.n_dead, second.n_distinct_rows, second.density) == (16, 1, 0.0)
-    assert third.n_distinct_rows == 1
-    alive = stack_health(dense, inputs)
-    # Each neuron reads one below: rows may coincide only where nobody reads what tells them apart.
-    assert alive[0] == first
-    assert 1 < alive[2].n_distinct_rows <= alive[0].n_distinct_rows
 
 
 @pytest.mark.parametrize("readout", SEQUENCE_READOUTS)

@@ -10,7 +10,7 @@ from small_models import assert_one_sentence
 from cvxsnn import SpikingNetwork, WitnessSet, build_dictionary, gaussian_witnesses, roll_out
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.dictionary import PoolSpikes, stack_health
+from cvxsnn.dictionary import PoolSpikes
 from cvxsnn.dictionary.statistics import StatisticsDictionary
 from cvxsnn.network import OutputHead
 from cvxsnn.neurons.reading import read_columns
@@ -118,10 +118,8 @@ def test_equal_sequences_have_no_column_that_varies():
 
 @pytest.mark.parametrize("readout", ["burst", "mean+burst"])
 def test_statistics_are_refused_where_spikes_are_needed(readout):
-    witnesses = gaussian_witnesses(2, (8,), seed=0)
     pool = WitnessPool(2, {"hidden": (8,)}, n_witnesses=8)
     for call in (
-        lambda: stack_health(witnesses, draw_inputs(5, 4, 2), readout),
         lambda: PoolSpikes(pool, Sequences(draw_inputs(5, 4, 2)), readout).block(0),
         lambda: check_complete_readout(readout),
     ):

@@ -11,7 +11,7 @@ from small_models import assert_one_sentence, classes_of, classifier, make_seque
 
 import cvxsnn
 from cvxsnn import ConvexProblem, InvalidInputError, SpikingRegressor, build_dictionary, gaussian_witnesses, solve
-from cvxsnn.plots.result_plots import plot_certificate, plot_confusion
+from cvxsnn.plots.result_plots import plot_certificate, plot_confusion, plot_explanation
 
 SEQUENCES = make_sequences()
 LABELS = np.array(["low", "middle", "high"])[classes_of(SEQUENCES, 3)]
@@ -80,3 +80,29 @@ def test_all_plots_are_in_one_place():
     assert {"plot_path", "plot_readout", "plot_membranes", "plot_receptive_field", "plot_raster"} <= names
     with pytest.raises(AttributeError, match="no attribute 'pictures'"):
         _ = cvxsnn.pictures
+
+
+def test_evidence_rises_to_the_scores_above_the_input(model):
+    explanation = model.explain(SEQUENCES[0])
+    upper, lower = explanation.plot()
+    curves = [line for line in upper.lines if len(line.get_xdata()) == 4]
+    assert [curve.get_label() for curve in curves] == ["high", "low", "middle"]
+    assert [curve.get_ydata()[-1] for curve in curves] == pytest.approx(explanation.scores)
+    np.testing.assert_array_equal([line.get_ydata() for line in lower.lines], SEQUENCES[0].T)
+    assert upper.get_title() == explanation.answer
+    again = plot_explanation(explanation, (lower, upper))
+    assert list(again) == [lower, upper]
+    plt.close(upper.figure)
+
+
+def test_inputs_of_many_channels_are_a_map():
+    sequences = make_sequences(n_features=12)
+    axes = classifier().fit(sequences, LABELS).explain(sequences[0]).plot()
+    np.testing.assert_array_equal(axes[1].images[0].get_array(), sequences[0].T)
+    plt.close(axes[0].figure)
+
+
+def test_what_is_no_explanation_is_not_drawn(model):
+    with pytest.raises(InvalidInputError, match=r"expected the explanation of one sequence, got list") as caught:
+        plot_explanation(model.explain(SEQUENCES[:1]))
+    assert_one_sentence(caught.value)

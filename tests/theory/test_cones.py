@@ -98,18 +98,6 @@ def test_a_frontier_s_witnesses_lie_where_their_spikes_say_and_its_sets_are_disj
         assert len({row.tobytes() for row in spikes}) == len(frontier)
 
 
-def test_sets_can_be_taken_in_any_order_and_more_than_once():
-    frontier = Frontier(Cone.whole_space(2), 2)
-    for normal in ((1, 0), (0, 1)):
-        frontier.cut(np.broadcast_to(np.array(normal), (len(frontier), 2)))
-    before = list(frontier.witnesses())
-    order = np.array([2, 0, 2, 1])
-    frontier.take(order)
-    assert list(frontier.witnesses()) == [before[k] for k in order]
-    frontier.cut(np.broadcast_to(np.array((1, 1)), (4, 2)))
-    assert len(frontier) > 4
-
-
 def test_the_apex_alone_has_no_rays_to_sum():
     assert Cone([], [], []).interior() == ()
 

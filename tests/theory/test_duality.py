@@ -8,7 +8,7 @@ from tolerances import CERTIFIED_AGAIN, ROUNDING, STRONG_DUALITY, UNMISTAKABLE
 
 from cvxsnn import ConvexProblem, build_dictionary, gaussian_witnesses
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.theory import LIFFamily, complete_dictionary, complete_recurrent_dictionary, verify_strong_duality
+from cvxsnn.theory import LIFFamily, complete_dictionary, verify_strong_duality
 
 LEAKY = LIFFamily(0.5)
 INPUTS = draw_sequences(np.random.default_rng(5), 5, 2, 1)
@@ -17,7 +17,6 @@ DICTIONARIES = {
     "lif": lambda x, r: complete_dictionary(x, LEAKY, (), r),
     "lif with bias": lambda x, r: complete_dictionary(x, LIFFamily(1.0, bias=True), (), r),
     "deep lif": lambda x, r: complete_dictionary(x[:3], LEAKY, (2,), r),
-    "recurrent": lambda x, r: complete_recurrent_dictionary(x[:3], 2, r),
 }
 
 
@@ -28,7 +27,7 @@ def complete(kind, readout):
 
 def draw_problem(kind, readout="last", loss="squared", n_outputs=1, strength=0.02):
     dictionary = complete(kind, readout)
-    n_samples = 3 if kind in ("deep lif", "recurrent") else 5
+    n_samples = 3 if kind == "deep lif" else 5
     targets = np.random.default_rng(0).normal(size=(dictionary.n_rows, n_outputs))
     if loss != "squared":
         targets[:2] = [[1], [-1]]
@@ -47,7 +46,7 @@ def test_network_convex_program_and_dual_have_one_value(kind, width, n_outputs):
     assert max(abs(found.nonconvex - found.convex), abs(found.convex - found.dual)) <= STRONG_DUALITY * found.convex
     assert found.solution.certificate.scope == "complete"
     assert len(found.solution.support) > 0
-    assert found.network.layers[-1].width == (width + 1 if kind == "recurrent" else width)
+    assert found.network.layers[-1].width == width
     assert "over all witnesses" in str(found)
 
 

@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive import threshold_spikes
 from theory.families import (
     FAMILIES,
     SEEDS,
@@ -15,18 +13,15 @@ from theory.families import (
     grid,
 )
 
-from cvxsnn import ThresholdLayer, build_dictionary
+from cvxsnn import build_dictionary
 from cvxsnn.core.errors import BudgetError, CvxsnnError, InvalidInputError, RealisationError
 from cvxsnn.theory import (
     LIFFamily,
     complete_dictionary,
-    complete_recurrent_dictionary,
     count_cells,
     enumerate_lif,
     enumerate_patterns,
-    enumerate_recurrent,
 )
-from cvxsnn.theory import enumeration as enumeration_module
 from cvxsnn.theory.lif_family import LIFEvents
 
 READOUTS = ("last", "all", "mean")
@@ -144,56 +139,6 @@ def test_wider_lower_layers_never_take_a_pattern_away():
     assert sizes[0] <= sizes[1] <= sizes[2]
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("width", [1, 2])
-@pytest.mark.parametrize("readout", READOUTS)
-def test_every_recurrent_network_has_its_pattern_in_the_complete_dictionary(width, readout, bias):
-    rng = np.random.default_rng(width)
-    inputs = draw_sequences(rng, 2, 2, 1)
-    shapes = (400, 1, width), (400, width), (400, width, width)
-    drawn = [
-        torch.from_numpy(np.where(rng.random(s) < 0.5, rng.normal(size=s), rng.integers(-2, 3, s))) for s in shapes
-    ]
-    layer = ThresholdLayer(drawn[0], bias=drawn[1] if bias else 0.0, recurrent_weight=drawn[2])
-    spikes = threshold_spikes(layer, inputs)
-    seen = {"last": spikes[:, -1], "all": spikes.reshape(4, -1), "mean": spikes.mean(1)}[readout]
-    dictionary = complete_recurrent_dictionary(inputs, width, readout, bias=bias)
-    atoms = {tuple(column) for column in dictionary.columns().numpy().T}
-    assert {tuple(column.astype(float)) for column in seen.T} <= atoms
-    assert dictionary.is_complete
-
-
-@pytest.mark.parametrize(("width", "bias"), [(1, False), (1, True), (2, False)])
-def test_joint_trajectories_are_those_of_their_recurrent_parameters(width, bias):
-    inputs = draw_sequences(np.random.default_rng(3), 3, 2, 1)
-    inputs = inputs[[0, 1, 0, 2]]
-    spikes, parameters = enumerate_recurrent(inputs, width, bias=bias)
-    values = torch.from_numpy(parameters.astype(float))
-    layer = ThresholdLayer(
-        values[:, :, :1].transpose(1, 2),
-        bias=values[:, :, 1] if bias else 0.0,
-        recurrent_weight=values[:, :, -width:].transpose(1, 2),
-    )
-    rolled = threshold_spikes(layer, inputs).reshape(4, 2, len(spikes), width).transpose(2, 3, 0, 1)
-    assert np.array_equal(rolled, spikes)
-    assert len(as_set(spikes)) == len(spikes)
-
-
-def test_a_recurrent_layer_has_one_neuron_unless_said_otherwise():
-    inputs = draw_sequences(np.random.default_rng(3), 2, 2, 1)
-    spikes, parameters = enumerate_recurrent(inputs)
-    assert spikes.shape[1] == parameters.shape[1] == 1
-    assert complete_recurrent_dictionary(inputs).witnesses.layers[0].weight.shape[2] == 1
-
-
-def test_recurrent_weights_longer_than_32_bits_are_refused():
-    inputs = np.random.default_rng(0).normal(size=(2, 2, 2)) * 64
-    _, parameters = enumerate_recurrent(inputs)
-    assert 2**31 <= max(abs(int(x)) for x in parameters.flat) < 3**31
-    with pytest.raises(InvalidInputError, match="weights of 32 bits can represent"):
-        complete_recurrent_dictionary(inputs, readout="all")
-
-
 def test_witnesses_of_a_complete_dictionary_say_what_they_are():
     found = complete_dictionary(draw_sequences(np.random.default_rng(0), 2, 2, 1), LIFFamily(0.5), (1,), "mean")
     recipe = {"family": LIFFamily(0.5).record(), "lower": (1,), "readout": "mean"}
@@ -209,24 +154,10 @@ def test_witnesses_that_do_not_produce_their_patterns_are_an_error(monkeypatch):
     assert issubclass(RealisationError, CvxsnnError)
 
 
-def test_recurrent_witnesses_that_do_not_produce_their_patterns_are_an_error(monkeypatch):
-    inputs = draw_sequences(np.random.default_rng(0), 3, 2, 1)
-    real = enumerate_recurrent
-    monkeypatch.setattr(
-        enumeration_module, "enumerate_recurrent", lambda *a, **k: (lambda s, p: (s, 0 * p))(*real(*a, **k))
-    )
-    with pytest.raises(RealisationError, match=r"patterns from their witnesses, got 1"):
-        complete_recurrent_dictionary(inputs)
-
-
 def test_more_patterns_than_allowed_are_refused_before_the_work_and_during_it():
     inputs = np.random.default_rng(0).normal(size=(4, 2, 1))
     with pytest.raises(BudgetError, match=r"at most 5 patterns, but about 16 may exist"):
         enumerate_lif(LIFFamily(0.5), inputs, max_patterns=5)
-    with pytest.raises(BudgetError, match=r"at most 17 patterns, but about 3,364 may exist"):
-        enumerate_recurrent(inputs, 2, max_patterns=17)
-    with pytest.raises(BudgetError, match=r"at most 17 patterns, but about 3,364 may exist"):
-        complete_recurrent_dictionary(inputs, 2, max_patterns=17)
     with pytest.raises(BudgetError, match=r"at most 20 patterns, but about \d+ may exist"):
         complete_dictionary(inputs, LIFFamily(0.5), (2,), max_patterns=20)
     # Trajectories part where pasts differ, so that there can be more of them than hyperplanes in general position cut.

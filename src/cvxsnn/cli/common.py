@@ -13,8 +13,9 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-from typer import Argument, Exit
+from typer import Argument, Exit, Option
 
+from ..core import __version__
 from ..core.errors import CvxsnnError, InvalidInputError, first_line, is_out_of_memory
 from ..core.formatting import printable
 from .files import READ, Output, check_files
@@ -36,8 +37,19 @@ class PrintableConsole(Console):
         sys.stdout = io.StringIO()  # the rest is not flushed at the end
 
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Spiking networks trained to a certified optimum.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 console = PrintableConsole(highlight=False)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        say(f"cvxsnn {__version__}")
+        raise Exit
+
+
+@app.callback()
+def _main(version: Annotated[bool, Option("--version", callback=_print_version, is_eager=True)] = False) -> None:
+    """Spiking networks trained to a certified optimum."""
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -55,7 +55,8 @@ def prove_in_file(
     from ..network.reconstruction import Proof, reconstruct
     from ..theory.proving import prove_proof
 
-    proof, data = estimator.proof_, estimator.data_of_fit(inputs, samples.y, samples.weight)
+    proof = estimator.proof_
+    data = estimator.data_of_fit(inputs, samples.y, samples.weight)
     if path.exists():
         say(f"going on with {path}")
     with interruptible() as is_stopped, ProgressBar(console) as bar:

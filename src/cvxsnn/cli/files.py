@@ -128,6 +128,7 @@ MODEL = Output("the model", (".safetensors", ""), lambda path: is_tensor_file(pa
 PREDICTIONS = Output("the predictions", (".npz", ".csv"), _is_predictions)
 PAGE = Output("the page", (".html", ".htm"), _is_page)
 REPORT = replace(PAGE, makes_folder=True)
+FIGURE = Output("the figure", (".png",), lambda path: b"Software\0cvxsnn" in path.read_bytes()[:200])
 EXPORT = Output("the exported model", (".nir", ".c", ""))
 GRAPH = Output("the graph", (".nir", ""), lambda path: path.read_bytes()[:8] == b"\x89HDF\r\n\x1a\n")
 SOURCE = Output("the source", (".c",), _is_c)

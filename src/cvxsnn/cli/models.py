@@ -1,4 +1,4 @@
-"""``cvxsnn fit``, ``predict`` and ``certify``: models in files."""
+"""``cvxsnn fit``, ``predict``, ``explain`` and ``certify``: models in files."""
 
 import csv
 import io
@@ -18,10 +18,11 @@ from typer import Exit, Option
 import cvxsnn as cs
 
 from ..core.errors import InvalidInputError, OtherDataWarning
+from ..core.formatting import plural
 from .common import ModelFile, command, console, parse_widths, put, say
 from .complete import prove_in_file
 from .data_files import DataFile, TableOptions, read_data
-from .files import MODEL, PREDICTIONS, PROOF
+from .files import FIGURE, MODEL, PREDICTIONS, PROOF
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,39 @@ def predict(
 
 
 @command
+def explain(
+    model: ModelFile,
+    data: DataFile,
+    table: TableOptions,
+    sample: Annotated[int, Option(min=0, help="Number of the sequence, from 0.")] = 0,
+    output: Annotated[Path | None, Option("-o", "--output", help="A figure of evidence over time."), FIGURE] = None,
+) -> None:
+    """Say which steps and neurons the answer of a saved model to one sequence is due to."""
+    from ..core.storage import write_atomically
+    from ..estimators.pipelines import split_pipeline
+
+    loaded = load_estimator(model)
+    samples = read_data(data, table, needs_targets=False, model=loaded)
+    if sample >= len(samples.X):
+        count = plural(len(samples.X), "sequence")
+        raise InvalidInputError(f"expected a --sample below {len(samples.X)}, got {sample}: {data} has {count}")
+    X = samples.X[sample : sample + 1]
+    transformers, estimator = split_pipeline(loaded)
+    for transformer in transformers:
+        X = transformer.transform(X)
+    (explanation,) = estimator.explain(X)
+    say(explanation)
+    if output is not None:
+        from matplotlib.figure import Figure
+
+        figure, buffer = Figure(figsize=(7, 5), layout="constrained"), io.BytesIO()
+        explanation.plot(figure.subplots(2, sharex=True))
+        figure.savefig(buffer, format="png", metadata={"Software": "cvxsnn"})
+        write_atomically(output, buffer.getvalue())
+        say(f"saved: {output}")
+
+
+@command
 def certify(
     model: ModelFile,
     data: DataFile,
@@ -164,7 +198,8 @@ def certify(
     for transformer in transformers:
         X = transformer.transform(X)
     warnings.simplefilter("always", OtherDataWarning)  # also if a caller's filter hides warnings
-    proven, stated = estimator.certify(X, samples.y, samples.weight), estimator.certificate_
+    proven = estimator.certify(X, samples.y, samples.weight)
+    stated = estimator.certificate_
     say(f"found now:  {proven}")
     say(f"as saved:   {stated}")
     if not is_same_objective(proven, stated):

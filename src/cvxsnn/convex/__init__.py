@@ -2,7 +2,7 @@
 
 from .certificate import Certificate, certify, certify_with_bound
 from .choice import SOLVERS
-from .left_out import Validation, cross_validate, leave_one_out
+from .left_out import Validation, leave_one_out
 from .losses import LOSSES, Loss
 from .objective import Objective
 from .path import RegularizationPath, solve_path
@@ -30,7 +30,6 @@ __all__ = [
     "Validation",
     "certify",
     "certify_with_bound",
-    "cross_validate",
     "leave_one_out",
     "solve",
     "solve_path",

@@ -329,7 +329,8 @@ def checked_certificate(certificate: Certificate) -> Certificate:
 
 def check_scale(problem: ConvexProblem) -> None:
     """Refuse a problem whose loss or gradient overflows or underflows at zero coefficients, where solvers start."""
-    scores, entry = problem.null_intercept.expand(len(problem.row_weight), -1), problem.dictionary.largest_entry
+    scores = problem.null_intercept.expand(len(problem.row_weight), -1)
+    entry = problem.dictionary.largest_entry
     _check_range(
         InvalidInputError, float(problem.loss_value(scores)), is_zero=not bool(problem.unit_dual(scores).any())
     )
@@ -382,7 +383,9 @@ def bound_at(
     ``n_roundings`` is how often each term of the correlations was rounded, if the dictionary did not compute them.
     With an intercept and ``must_balance=False`` the result is an estimate, not a bound.
     """
-    total, chosen, parts = 0.0, unit_dual.clone(), problem.independent_outputs()
+    total = 0.0
+    chosen = unit_dual.clone()
+    parts = problem.independent_outputs()
     n_roundings = problem.dictionary.correlation_roundings if n_roundings is None else n_roundings
     is_balanced = problem.intercept and must_balance
     for columns in parts:
@@ -420,7 +423,9 @@ def _conjugate_of_penalty(problem: ConvexProblem, correlation: Tensor, error: Te
     its rounding needs no allowance. The equal expression
     :math:`\|\mathrm{prox}(rW_0 - C)\|^2 / 2r - \tfrac{r}{2}\|W_0\|^2` would cancel for large r.
     """
-    penalty, strength, centre = problem.penalty, problem.l1_strength, problem.centre
+    penalty = problem.penalty
+    strength = problem.l1_strength
+    centre = problem.centre
     if centre is None:
         rest = penalty.prox(correlation, strength)
     else:

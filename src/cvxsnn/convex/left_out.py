@@ -1,4 +1,4 @@
-r"""Errors on rows left out: of each row in turn in closed form for the squared loss, and of folds by fitting again.
+r"""Errors on rows left out, in closed form for the squared loss.
 
 Let A be the active atoms of one output and :math:`K = D_A^\top \Omega D_A + rI`, of centred columns if there is an
 intercept. Leaving row i out changes its residual e_i to
@@ -22,16 +22,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..core.checks import Array, check_int_at_least, check_positive_int
 from ..core.errors import InvalidInputError
-from ..core.formatting import plural
 from ..core.memory import check_fits
-from ..core.seeds import child_generator
 from ..data.sequences import deal_groups
 from .linear import column_means, factorise, from_centre, gram_bytes, row_products, weighted_gram, with_ridge
 from .losses import Squared
 from .objective import Head, decide_class
-from .path import RegularizationPath, solve_path
+from .path import RegularizationPath
 from .problem import ConvexProblem
 from .solving import Solution
 
@@ -57,13 +54,11 @@ class Validation:
     method : str
         How the rows were left out, in words.
     loss : Tensor of shape (n_solutions, n_parts)
-        The mean loss of each solution on each part: a row, a group of rows, or a fold.
+        The mean loss of each solution on each part: a row or a group of rows.
     accuracy : Tensor of shape (n_solutions, n_parts), optional
         The share of rows that are classified correctly; None for real targets.
     weight : Tensor of shape (n_parts,)
         The weight of each part; the weights sum to one.
-    n_repeats : int
-        How often each row was left out.
     is_by_group : bool
         Whether the parts are groups of samples.
 
@@ -82,7 +77,6 @@ class Validation:
     loss: Tensor
     accuracy: Tensor | None
     weight: Tensor
-    n_repeats: int = 1
     is_by_group: bool = False
 
     def mean(self, of: str = "loss") -> Tensor:
@@ -101,9 +95,7 @@ class Validation:
         return self._values(of) @ self.weight
 
     def standard_error(self, of: str = "loss") -> Tensor:
-        """Return the standard error of each mean, taking the parts of one repeat for independent draws.
-
-        Repeats reduce the variance of the folds, but add no rows, so they do not lower the standard error.
+        """Return the standard error of each mean, taking the parts for independent draws.
 
         Parameters
         ----------
@@ -115,7 +107,7 @@ class Validation:
         Tensor of shape (n_solutions,)
             The standard errors.
         """
-        return _standard_error(self._values(of), self.mean(of)[:, None], self.weight, self.n_repeats)
+        return _standard_error(self._values(of), self.mean(of)[:, None], self.weight)
 
     def take(self, number: int) -> "Validation":
         """Return the validation of one solution.
@@ -143,7 +135,7 @@ class Validation:
             The means over the repeats.
         """
         accuracy = None if self.accuracy is None else self.accuracy.mean(0, keepdim=True)
-        return replace(self, loss=self.loss.mean(0, keepdim=True), accuracy=accuracy, n_repeats=1)
+        return replace(self, loss=self.loss.mean(0, keepdim=True), accuracy=accuracy)
 
     def _values(self, of: str) -> Tensor:
         values = self.accuracy if of == "accuracy" else self.loss
@@ -158,9 +150,9 @@ def paired_difference(values: Tensor, others: Tensor, weight: Tensor) -> tuple[T
     return mean, _standard_error(difference, mean, weight)
 
 
-def _standard_error(values: Tensor, means: Tensor, weight: Tensor, n_repeats: int = 1) -> Tensor:
+def _standard_error(values: Tensor, means: Tensor, weight: Tensor) -> Tensor:
     # Kish's effective sample size: with unequal weights, fewer parts count.
-    n_effective = 1 / weight.square().sum() / n_repeats
+    n_effective = 1 / weight.square().sum()
     return ((values - means).square() @ weight / (n_effective - 1).clamp_min(1)).sqrt()
 
 
@@ -213,7 +205,7 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     exact if ``l1_strength`` is zero. Otherwise they take the active atoms as given. On 30 random problems with 60 to
     120 rows, their mean was within 5 % of that of n fits where at most a quarter as many atoms as rows were active, and
     within 15 % up to a half. With more active atoms it was within 10 % at an ``l2_strength`` of 0.05 or 0.1, and up to
-    twice as high without a quadratic: use ``cross_validate`` there.
+    twice as high without a quadratic: judge by :class:`cvxsnn.fitting.Folds` there.
 
     Parameters
     ----------
@@ -239,7 +231,7 @@ def leave_one_out(path: RegularizationPath) -> RegularizationPath:
     _check_squared(problem)
     if problem.groups is not None and (path.strengths > 0).any():
         raise InvalidInputError(
-            "expected l1_strength=0 for the errors of groups that are left out, got more: use cross_validate"
+            "expected l1_strength=0 for the errors of groups that are left out, got more: use cvxsnn.fitting.Folds"
         )
     targets = problem.heads[0].targets
     ridges = [solution.problem.l2_strength for solution in path if solution.problem.l1_strength == 0]
@@ -357,7 +349,8 @@ def validation_of(problem: ConvexProblem, scores: Sequence[Tensor] | Tensor, met
     loss, hits = _losses_and_hits(problem, scores)
     if problem.groups is None:
         return Validation(method or "leave one out", loss, hits, problem.row_weight)
-    groups, weight = torch.unique(problem.groups, return_inverse=True)[1], problem.row_weight
+    groups = torch.unique(problem.groups, return_inverse=True)[1]
+    weight = problem.row_weight
     total = weight.new_zeros(int(groups.max()) + 1).index_add_(0, groups, weight)
 
     def mean(values: Tensor) -> Tensor:
@@ -372,7 +365,7 @@ def _check_squared(problem: ConvexProblem) -> None:
     if len(problem.heads) != 1 or type(problem.heads[0].loss) is not Squared or not problem.penalty.has_l1_norm:
         raise InvalidInputError(
             "expected the squared loss with the penalty 'l1' or 'elastic-net' for leave-one-out errors, got "
-            f"{problem!r}: use cross_validate"
+            f"{problem!r}: use cvxsnn.fitting.Folds"
         )
 
 
@@ -411,7 +404,8 @@ class _Spectrum:
             fitted = (self._basis @ rotated.flatten(1)).view(rotated.shape).transpose(0, 1)
             yield slice(0, len(targets)), -fitted, share @ self._basis.square().T
             return
-        inverse, rotated = 1 / (self.values + ridge), targets.new_zeros(len(self._basis), targets.shape[1])
+        inverse = 1 / (self.values + ridge)
+        rotated = targets.new_zeros(len(self._basis), targets.shape[1])
         for rows, block in self._blocks():
             rotated += block.T @ targets[rows]
         for rows, block in self._blocks():
@@ -517,103 +511,13 @@ def _quadratic_forms(problem: ConvexProblem, atoms: Tensor, ridge: float) -> Ten
     )
 
 
-def cross_validate(
-    path: RegularizationPath,
-    *,
-    n_folds: int = 5,
-    n_repeats: int = 1,
-    seed: int = 0,
-    tol: float = 1e-4,
-    groups: Array | None = None,
-) -> RegularizationPath:
-    """Solve a path again without each fold of the samples, and compute the errors on the fold.
-
-    The strengths are those of the path. They are relative to the mean loss, since the weights of the remaining rows
-    again sum to one.
-
-    A sample is a row, or all steps of a sequence if the dictionary has a row for each. Folds have equally many samples,
-    and equally many of each class, up to one: that of the sample's last row, in the first head with classes; with
-    groups, as far as whole groups allow. A class with fewer samples than folds is missing from some folds. The only
-    sample or group of a class is never left out, nor are samples without weight: they have no part in the errors.
-
-    Parameters
-    ----------
-    path : RegularizationPath
-        Solutions of a problem, of any loss and penalty.
-    n_folds : int
-        The number of folds.
-    n_repeats : int
-        How often to draw folds.
-    seed : int
-        The seed of the folds.
-    tol : float
-        The relative gap of each certificate to reach.
-    groups : array of shape (n_samples,), optional
-        Labels of the samples; those with equal labels are left out together. By default those of the problem.
-
-    Returns
-    -------
-    RegularizationPath
-        The same path with its ``validation``, whose parts are the folds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import cvxsnn as cs
-    >>> D = np.random.default_rng(0).integers(0, 2, (40, 8))
-    >>> path = cs.solve_path(cs.ConvexProblem(D, D[:, 0], "logistic"), [0.2, 0.02])
-    >>> path = cs.convex.cross_validate(path)
-    >>> path.validation.method, tuple(path.validation.loss.shape)
-    ('5 folds, 1 time', (2, 5))
-    >>> path.select("accuracy").problem.l1_strength
-    0.2
-    """
-    check_int_at_least("n_folds", n_folds, 2)
-    check_positive_int("n_repeats", n_repeats)
-    problem = path[0].problem
-    if groups is not None:
-        problem = problem.with_groups(torch.from_numpy(sample_of_row(problem, groups)))
-    losses, accuracies, weights = [], [], []
-    for repeat in range(n_repeats):
-        fold_of_row = deal_rows(problem, n_folds, child_generator(seed, "cross_validate", repeat))
-        if (n_dealt := int(fold_of_row.max()) + 1) < n_folds:
-            raise InvalidInputError(
-                f"expected at most as many folds as groups that can be left out, got n_folds={n_folds} for {n_dealt}"
-            )
-        scores = _scores_left_out(path, fold_of_row, n_folds, tol)
-        # Rows that are never left out have fold −1, and so column 0, which is dropped.
-        share = torch.nn.functional.one_hot(fold_of_row + 1, n_folds + 1)[:, 1:].to(problem.row_weight)
-        share = share * problem.row_weight[:, None]
-        weights.append(share.sum(0))
-        loss, hits = _losses_and_hits(problem, scores)
-        losses.append(loss @ share / share.sum(0))
-        accuracies += [] if hits is None else [hits @ share / share.sum(0)]
-    weight = torch.cat(weights)
-    validation = Validation(
-        f"{plural(n_folds, 'fold')}, {plural(n_repeats, 'time')}",
-        torch.cat(losses, dim=1),
-        torch.cat(accuracies, dim=1) if accuracies else None,
-        weight / weight.sum(),
-        n_repeats,
-    )
-    return replace(path, validation=validation)
-
-
-def sample_of_row(problem: ConvexProblem, groups: Array | None = None) -> npt.NDArray[np.int64]:
+def sample_of_row(problem: ConvexProblem) -> npt.NDArray[np.int64]:
     """Return the number of the sample, or group of samples, of each row."""
+    if problem.groups is not None:
+        return problem.groups.cpu().numpy()
     dictionary = problem.dictionary
     n_steps = dictionary.n_steps if dictionary.readout == "all" else 1
-    n_samples = dictionary.n_rows // n_steps
-    if groups is None:
-        if problem.groups is not None:
-            return problem.groups.cpu().numpy()
-        samples = np.arange(n_samples)
-    else:
-        labels = groups.cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
-        if labels.shape != (n_samples,):
-            raise InvalidInputError(f"expected groups of shape ({n_samples},), one per sample, got {labels.shape}")
-        samples = np.unique(labels, return_inverse=True)[1]
-    return np.repeat(samples, n_steps)
+    return np.repeat(np.arange(dictionary.n_rows // n_steps), n_steps)
 
 
 def deal_rows(problem: ConvexProblem, n_folds: int, rng: np.random.Generator) -> Tensor:
@@ -621,7 +525,8 @@ def deal_rows(problem: ConvexProblem, n_folds: int, rng: np.random.Generator) ->
 
     If there are fewer groups of samples than folds, each of them is a fold.
     """
-    weighted, samples_of_rows = problem.row_weight.cpu().numpy() > 0, sample_of_row(problem)
+    weighted = problem.row_weight.cpu().numpy() > 0
+    samples_of_rows = sample_of_row(problem)
     class_of_row = next((c for head in problem.heads if (c := row_classes(head.targets)) is not None), None)
     classes = None if class_of_row is None else class_of_row.cpu().numpy()[weighted]
     if problem.groups is not None:
@@ -646,31 +551,3 @@ def deal_rows(problem: ConvexProblem, n_folds: int, rng: np.random.Generator) ->
     fold_of_sample = np.full_like(class_of_sample, -1)
     fold_of_sample[samples] = np.arange(len(samples)) % n_folds
     return torch.from_numpy(fold_of_sample[samples_of_rows]).to(problem.row_weight.device)
-
-
-def _scores_left_out(path: RegularizationPath, fold_of_row: Tensor, n_folds: int, tol: float) -> Tensor:
-    """Return the scores of each row by the solutions without its fold, of shape (n_solutions, n_rows, n_outputs)."""
-    problem = path[0].problem
-    scores = problem.row_weight.new_zeros(len(path), problem.dictionary.n_rows, problem.n_outputs)
-    for fold in range(n_folds):
-        is_held_out = fold_of_row == fold
-        held_out = torch.nonzero(is_held_out).squeeze(1)
-        kept = problem.take_rows(torch.nonzero(~is_held_out).squeeze(1))
-        _check_contrast(kept)
-        dictionary = problem.dictionary.take_rows(held_out)
-        pairs = [(solution.problem.l1_strength, solution.problem.l2_strength) for solution in path]
-        l1_strengths, l2_strengths = (sorted(set(strengths)) for strengths in zip(*pairs, strict=True))
-        refitted = solve_path(kept, l1_strengths, l2_strengths=l2_strengths, tol=tol)
-        at_strengths = {(solution.problem.l1_strength, solution.problem.l2_strength): solution for solution in refitted}
-        for number, pair in enumerate(pairs):
-            scores[number, held_out] = dictionary.matvec(at_strengths[pair].coef) + at_strengths[pair].intercept
-    return scores
-
-
-def _check_contrast(problem: ConvexProblem) -> None:
-    for head in problem.heads:
-        if problem.intercept and head.loss.lacks_contrast(head.targets[problem.row_weight > 0]):
-            raise InvalidInputError(
-                f"expected two classes in head {head.name!r} among the rows that remain without a fold, got one class "
-                "only, which an intercept separates by itself: use another seed, more folds or intercept=False"
-            )

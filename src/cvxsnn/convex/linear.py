@@ -167,7 +167,8 @@ def _solve(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 def _solve_in_streams(matrices: Tensor, rights: Tensor) -> tuple[Tensor, Tensor]:
     caller = torch.cuda.current_stream(matrices.device)
     streams = [torch.cuda.Stream(matrices.device) for _ in matrices]  # type: ignore[no-untyped-call]
-    solved, info = torch.empty_like(rights), torch.empty(len(matrices), dtype=torch.int32, device=matrices.device)
+    solved = torch.empty_like(rights)
+    info = torch.empty(len(matrices), dtype=torch.int32, device=matrices.device)
     for number, stream in enumerate(streams):
         stream.wait_stream(caller)  # which may still be computing the matrices
         with torch.cuda.stream(stream):

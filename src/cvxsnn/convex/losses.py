@@ -744,7 +744,9 @@ def _root_of_slope(loss: Loss, targets: Tensor, row_weight: Tensor) -> Tensor:
     if loss.is_regression:
         constant = row_weight @ targets
         scale = row_weight @ (targets - constant).abs()
-    low, high, reach = torch.full_like(constant, -torch.inf), torch.full_like(constant, torch.inf), scale
+    low = torch.full_like(constant, -torch.inf)
+    high = torch.full_like(constant, torch.inf)
+    reach = scale
     for _ in range(200):
         shifted = constant.expand_as(targets)
         slope = row_weight @ loss.gradient(shifted, targets)

@@ -117,8 +117,7 @@ class RegularizationPath:
     seconds : float
         The time for all of them.
     validation : Validation, optional
-        Errors of the solutions on rows left out, from :func:`cvxsnn.convex.leave_one_out` or
-        :func:`cvxsnn.convex.cross_validate`.
+        Errors of the solutions on rows left out, from :func:`cvxsnn.convex.leave_one_out`.
 
     Examples
     --------
@@ -201,8 +200,8 @@ class RegularizationPath:
             check_choice("by", by, ("loss", "accuracy"))
             if self.validation is None or (by == "accuracy" and self.validation.accuracy is None):
                 raise InvalidInputError(
-                    f"expected a path with the {by} on rows left out, got one without: use leave_one_out or "
-                    "cross_validate first, or pass a function"
+                    f"expected a path with the {by} on rows left out, got one without: use leave_one_out "
+                    "first, or pass a function"
                 )
             means = self.validation.mean(by)
             scores = (means if by == "accuracy" else -means).tolist()

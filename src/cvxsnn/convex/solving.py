@@ -218,7 +218,9 @@ def minimise(
 
 def _run_parts(start: Candidate, solver: str | Solver, budget: Budget, begin: float) -> Run:
     """Solve the parts of a problem one after the other."""
-    problem, coef, intercept = start.problem, start.coef.clone(), start.intercept.clone()
+    problem = start.problem
+    coef = start.coef.clone()
+    intercept = start.intercept.clone()
     statuses, names = [], []
     history: list[Progress] = []
 
@@ -228,7 +230,9 @@ def _run_parts(start: Candidate, solver: str | Solver, budget: Budget, begin: fl
     # NaN marks outputs whose solver gives no dual point.
     dual = torch.full_like(problem.row_weight[:, None].expand(-1, problem.n_outputs), torch.nan)
     for part in plan(problem, solver):
-        columns, row_of, seen = part.columns, None, part.problem
+        columns = part.columns
+        row_of = None
+        seen = part.problem
         if part.solver.merges_rows:
             seen, row_of = seen.reduced
         n_most = budget.max_iterations or part.solver.max_iterations

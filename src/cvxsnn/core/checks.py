@@ -185,18 +185,18 @@ _KINDS = {"U": "text", "S": "bytes", "M": "times", "m": "differences of times", 
 _KINDS["c"] = "complex ones (Complex data not supported)"  # scikit-learn's check_estimator expects these words
 
 
-def check_sequences(inputs: Array, name: str = "inputs") -> None:
+def check_sequences(inputs: Array) -> None:
     """Refuse arrays or tensors that are not finite, non-empty ``(n_samples, n_steps, n_features)``."""
     if inputs.ndim != 3:
         raise InvalidInputError(
-            f"expected {name} of shape (n_samples, n_steps, n_features), got {inputs.ndim} dimensions "
-            f"{tuple(inputs.shape)}: give static data one step with {name}[:, None, :]"
+            f"expected inputs of shape (n_samples, n_steps, n_features), got {inputs.ndim} dimensions "
+            f"{tuple(inputs.shape)}: give static data one step with inputs[:, None, :]"
         )
     if 0 in inputs.shape:
-        raise InvalidInputError(f"expected non-empty {name}, got shape {tuple(inputs.shape)}")
+        raise InvalidInputError(f"expected non-empty inputs, got shape {tuple(inputs.shape)}")
     finite = torch.isfinite(inputs) if isinstance(inputs, torch.Tensor) else np.isfinite(inputs)
     if not bool(finite.all()):
-        raise InvalidInputError(f"expected finite {name}, got NaN or infinite values: impute or drop them first")
+        raise InvalidInputError("expected finite inputs, got NaN or infinite values: impute or drop them first")
 
 
 def relative_weights(name: str, weight: torch.Tensor) -> torch.Tensor:
@@ -249,7 +249,9 @@ class Registry(dict[str, T]):
 
     def __init__(self, noun: str, base: type, kind: str | None = None) -> None:
         super().__init__()
-        self._noun, self._base, self._kind = noun, base, kind
+        self._noun = noun
+        self._base = base
+        self._kind = kind
 
     def register(self, name: str, value: T) -> T:
         """Add a value under a new name, and return it."""

@@ -1,17 +1,16 @@
 """Sizes of matrices, available memory, and a check before large allocations.
 
-Code that allocates a large array calls :func:`check_fits` first; the planner uses the same sizes.
+Code that allocates a large array calls :func:`check_fits` first.
 """
 
 import os
 import re
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 
 import torch
 
-from .errors import BudgetError, InvalidInputError
+from .errors import BudgetError
 
 NEGLIGIBLE = 2**26
 """Bytes that are always assumed to be available, because asking the system takes time."""
@@ -69,15 +68,6 @@ def format_bytes(n_bytes: float) -> str:
             return f"{n_bytes:.3g} {unit}" if unit != "B" else f"{n_bytes:.0f} B"
         n_bytes /= 1024
     return f"{n_bytes:,.3g} TiB" if n_bytes < 1000 else f"{n_bytes:,.0f} TiB"
-
-
-def parse_bytes(text: str) -> int:
-    """Return the number of bytes in a string such as 64GB, 1.5 TiB or 4096."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGTP])(i?)B?|B)?\s*", text, re.IGNORECASE)
-    if match is None or not 0 < float(match[1]) < inf:
-        raise InvalidInputError(f"expected an amount of memory such as 64GB or 16GiB, got {text!r}")
-    power = "KMGTP".index(match[2].upper()) + 1 if match[2] else 0
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 def _system_bytes(root: Path) -> int | None:

@@ -53,7 +53,9 @@ class LogLines:
     """Least seconds between two lines, and least share of the time so far: long work has fewer lines."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._begin, self._next = clock, clock(), 0.0
+        self._clock = clock
+        self._begin = clock()
+        self._next = 0.0
         self._stage, self._stage_begin = ("", 0, 0), 0.0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -106,7 +108,8 @@ class ShownProgress:
             self._shown = ProgressBar(console)
         elif verbose and _LOGGER.isEnabledFor(logging.INFO):
             self._shown = LogLines(clock)
-        self._clock, self._due = clock, clock() + (self.patience if verbose == "auto" else 0.0)
+        self._clock = clock
+        self._due = clock() + (self.patience if verbose == "auto" else 0.0)
         self._lock, self._end = threading.Lock(), threading.Event()
         # A stage may take long without a call, so a thread watches the clock.
         self._watcher = threading.Thread(target=self._watch, daemon=True)

@@ -1,6 +1,5 @@
 """Sequences with their targets, read from arrays, tables, events and published data sets."""
 
-from .encoders import encode_delta, encode_latency, encode_rate
 from .events import Events, sequences_from_events
 from .sequences import Sequences, TrainingSet
 from .tables import TableSequences, sequences_from_table
@@ -13,9 +12,6 @@ __all__ = [
     "TableSequences",
     "Task",
     "TrainingSet",
-    "encode_delta",
-    "encode_latency",
-    "encode_rate",
     "sequences_from_events",
     "sequences_from_table",
 ]

@@ -40,8 +40,7 @@ def mel_spectrogram(
 
     .. math:: 10 \log_{10} \max(P / P_{\max}, 10^{-\mathrm{dynamic\_range} / 10}) \in [-\mathrm{dynamic\_range}, 0].
 
-    So the overall loudness of a recording does not matter, and ``1 + result / dynamic_range`` lies in [0, 1], as the
-    encoders require.
+    So the overall loudness of a recording does not matter, and ``1 + result / dynamic_range`` lies in [0, 1].
 
     Parameters
     ----------

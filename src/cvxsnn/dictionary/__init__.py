@@ -1,7 +1,7 @@
 """Spike dictionaries: the spikes of witnesses on the data, one column per distinct pattern."""
 
 from .base import Dictionary, Readout
-from .building import build_dictionary, count_dictionary, stack_health
+from .building import build_dictionary, count_dictionary
 from .dense import DenseDictionary
 from .pooled import PoolSpikes
 from .sharded import ShardedDictionary
@@ -19,6 +19,5 @@ __all__ = [
     "build_dictionary",
     "count_dictionary",
     "open_dictionary",
-    "stack_health",
     "stream_dictionary",
 ]

@@ -1,6 +1,5 @@
 """From witnesses and sequences to a dictionary."""
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from ..neurons.exact import INPUT_UNIT
 from ..neurons.rollout import iterate_rollout
 from ..witnesses import WitnessSet
 from .base import Dictionary, Readout, parse_readout
-from .spikes import GROUPING_COPIES, DictionaryHealth, SpikeDictionary, dictionary_bytes, pad_words
+from .spikes import GROUPING_COPIES, SpikeDictionary, dictionary_bytes, pad_words
 from .statistics import StatisticsDictionary
 
 MEMORY_BUDGET = 4 * 2**30
@@ -187,38 +186,6 @@ def count_dictionary(counts: Tensor, n_steps: int) -> SpikeDictionary:
         )
     patterns = pad_words(counts.T.to(parse_readout("mean").dtype(n_steps)))
     return _without_duplicates(patterns, n_rows=len(counts), readout="mean", n_steps=n_steps)
-
-
-def stack_health(
-    witnesses: WitnessSet, inputs: Sequences | Array, readout: Readout = "last"
-) -> tuple[DictionaryHealth, ...]:
-    """Return the health of every hidden layer's spikes, which shows where a deep stack falls silent or merges rows.
-
-    Parameters
-    ----------
-    witnesses : WitnessSet
-        The witnesses.
-    inputs : Sequences, or an array of shape (n_samples, n_steps, n_features)
-        The sequences.
-    readout : "last", "all", "mean" or "windows-k"
-        The content of a row.
-
-    Returns
-    -------
-    tuple of DictionaryHealth
-        One per hidden layer, from the inputs up.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import cvxsnn as cs
-    >>> from cvxsnn.dictionary import stack_health
-    >>> inputs = np.random.default_rng(0).normal(size=(40, 6, 2))
-    >>> [health.n_columns for health in stack_health(cs.gaussian_witnesses(2, (16, 32), seed=0), inputs)]
-    [16, 32]
-    """
-    stacks = [replace(witnesses, layers=witnesses.layers[:depth]) for depth in range(1, len(witnesses.layers) + 1)]
-    return tuple(build_spikes(stack, inputs, readout).health() for stack in stacks)
 
 
 def _without_duplicates(patterns: Tensor, **fields: Any) -> SpikeDictionary:

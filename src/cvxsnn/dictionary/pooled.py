@@ -49,7 +49,10 @@ class PoolSpikes:
     """
 
     def __init__(self, pool: WitnessPool, sequences: Sequences, readout: Readout, memory_budget: int = 2**30) -> None:
-        self.pool, self.sequences, self.readout, self._room = pool, sequences, readout, memory_budget
+        self.pool = pool
+        self.sequences = sequences
+        self.readout = readout
+        self._room = memory_budget
         self._source = Shared(_Source(pool, sequences, readout))
         self._kept: dict[int, SpikeDictionary] = {}
 
@@ -137,7 +140,8 @@ class _Source:
     def block_bytes(self) -> int:
         """The most bytes that the spikes of a block can need."""
         parsed, n_steps = parse_readout(self.readout), self.sequences.n_steps
-        n_rows, n_columns = parsed.n_rows(len(self.sequences), n_steps), self.pool.starts[1] * parsed.n_windows
+        n_rows = parsed.n_rows(len(self.sequences), n_steps)
+        n_columns = self.pool.starts[1] * parsed.n_windows
         return dictionary_bytes(n_rows, n_columns, self.readout, n_steps)
 
     def of(self, witnesses: WitnessSet) -> SpikeDictionary:

@@ -204,7 +204,9 @@ def _powers_of_two(deviation: Tensor) -> Tensor:
     ideal = -(deviation.log2() + math.log2(max(1, len(deviation))) / 2)
     lower = ideal.floor()
     # The share of a column, in units of what each should have: between a quarter and one, or four times that.
-    shares, missing, is_higher = torch.exp2(2 * (lower - ideal)).tolist(), 0.0, []
+    shares = torch.exp2(2 * (lower - ideal)).tolist()
+    missing = 0.0
+    is_higher = []
     for share in shares:
         missing += 1 - share
         is_higher.append(missing > 1.5 * share)  # three more shares are closer to what is missing than none

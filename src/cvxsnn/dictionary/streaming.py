@@ -201,7 +201,9 @@ def _sharded(
 def _check_index(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Refuse an index that does not describe shards and their columns."""
     parse_readout(header["readout"]).check_length(check_positive_int("n_steps", header["n_steps"]))
-    sources, atoms, columns = header["sources"], tensors[ATOMS], tensors[COLUMNS]
+    sources = header["sources"]
+    atoms = tensors[ATOMS]
+    columns = tensors[COLUMNS]
     _require(isinstance(sources, list) and _are_indices(tensors["shard_rows"], len(sources), 2**62), "sizes of shards")
     _require(_are_indices(columns, len(columns), len(atoms)), "columns of atoms")
     _require(_are_indices(atoms, len(atoms), len(columns)), "atoms of columns")
@@ -212,7 +214,8 @@ def _check_shard(tensors: Mapping[str, Tensor], header: Mapping[str, Any], n_col
     """Refuse tensors that cannot be the spikes of some rows."""
     parsed = parse_readout(readout)
     n_rows, n_steps = (check_positive_int(name, header[name]) for name in ("n_rows", "n_steps"))
-    patterns, n_samples = tensors["patterns"], n_rows // (n_steps if parsed.kind == "all" else 1)
+    patterns = tensors["patterns"]
+    n_samples = n_rows // (n_steps if parsed.kind == "all" else 1)
     is_stored = patterns.dtype == parsed.dtype(n_steps) and patterns.ndim == 2
     _require(is_stored and patterns[0].nbytes == parsed.column_bytes(n_rows, n_steps), "patterns of all rows")
     _require(len(tensors["targets"]) == n_samples, "targets of all rows")

@@ -2,6 +2,7 @@
 
 from .classifier import SpikingClassifier
 from .early import EarlyClassifier
+from .explanation import Explanation, PermutationImportance, permutation_importance
 from .files import load, save
 from .forecasting import forecast, make_windows
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler
@@ -10,6 +11,8 @@ from .streams import Stream
 
 __all__ = [
     "EarlyClassifier",
+    "Explanation",
+    "PermutationImportance",
     "SequenceImputer",
     "SequenceResampler",
     "SequenceScaler",
@@ -19,5 +22,6 @@ __all__ = [
     "forecast",
     "load",
     "make_windows",
+    "permutation_importance",
     "save",
 ]

@@ -35,11 +35,13 @@ from ..fitting.engine import SIZES
 from ..fitting.scores import Score
 from ..fitting.surrogate.optimal_readout import STRENGTH
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
+from ..network.tracing import attribute
 from ..theory import CompleteCertificate, certify_complete
 from ..witnesses.tap_sampling import has_variation
 from .choices import DEFAULTS, PROJECTION, EstimatorChoices
+from .explanation import Explanation
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
-from .inputs import count_samples, feature_scale, read_groups, read_inputs, standardise, warn_of_giants
+from .inputs import count_samples, feature_scale, n_axes, read_groups, read_inputs, standardise, warn_of_giants
 from .model_parts import read_network, read_proof, write_network, write_proof
 from .streams import Stream
 
@@ -306,6 +308,39 @@ class SpikingEstimator(EstimatorChoices, ABC):
         from ..explore import explore
 
         return explore(self, X, y, training=training, name=name, max_seconds=max_seconds)
+
+    def explain(self, X: Any) -> Explanation | list[Explanation]:
+        """Compute which steps and which neurons the scores of sequences are due to.
+
+        The read-out is linear in what it takes from spikes, so that the evidence of steps, and of neurons, adds up to
+        the score. For a pipeline, call ``pipeline[-1].explain(pipeline[:-1].transform(X))``.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            One sequence of shape (n_steps, n_features), or several, as for ``predict``; for a model of rows, one row
+            of shape (n_features,), or several.
+
+        Returns
+        -------
+        Explanation or list of Explanation
+            The explanation of the one sequence, or one for each of several.
+        """
+        check_is_fitted(self)
+        is_one = n_axes(X) == (2 if self.is_sequential_ else 1)
+        if is_one:
+            X = [X] if self.is_sequential_ else np.asarray(X)[None]
+        raw = read_inputs(self, X, reset=False)
+        network, intercept = self.network_, self.network_.intercept.detach().cpu().numpy()
+        numbers = torch.unique(network.neurons).cpu().numpy()
+        lengths = np.full(len(raw), raw.n_steps) if raw.lengths is None else raw.lengths.numpy()
+        found = attribute(network, self._standardised(raw))
+        explanations = []
+        for inputs, length, (evidence, of_neurons) in zip(raw.inputs.numpy(), lengths, found, strict=True):
+            by_step, by_neuron = (self._margins(part).reshape(len(part), -1) for part in (evidence, of_neurons))
+            constant, classes = np.ravel(self._margins(intercept[None])), getattr(self, "classes_", None)
+            explanations.append(Explanation(inputs[:length], by_step, by_neuron, numbers, constant, classes))
+        return explanations[0] if is_one else explanations
 
     @property
     def proof_(self) -> Proof:
@@ -664,7 +699,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     @abstractmethod
     def _margins(self, outputs: FloatArray) -> FloatArray:
-        """Return the scores of the classes as ``decision_function`` does, or the targets of a regressor."""
+        """Return the scores of the classes as ``decision_function`` does, or targets: a linear function."""
 
     @abstractmethod
     def _predictions(self, outputs: FloatArray) -> npt.NDArray[Any]:

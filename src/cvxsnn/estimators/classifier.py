@@ -107,7 +107,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         return decide_class(outputs)
 
     def _margins(self, outputs: FloatArray) -> FloatArray:
-        """Return scores of the classes."""
+        """Return scores of the classes: for two of them, a single one."""
         if len(self.classes_) > 2:
             return outputs
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]

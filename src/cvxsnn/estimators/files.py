@@ -208,7 +208,9 @@ def _read_estimator(
     network = model_parts.read_network(header["network"], tensors)
     parameters = {name: _read_value(value, max_drawn) for name, value in header["parameters"].items()}
     model = _ESTIMATORS[header["class"]](**current_parameters(parameters))
-    model.network_, model.n_features_in_, model.history_ = network, network.n_features, History()
+    model.network_ = network
+    model.n_features_in_ = network.n_features
+    model.history_ = History()
     model._proof = model_parts.read_proof(header["proof"], tensors, network, max_drawn) if "proof" in header else None
     model.certificate_ = None if model._proof is None else model._proof.certificate
     mean, scale = model.input_scale_ = tensors[_SCALE[0]].numpy(), tensors[_SCALE[1]].numpy()

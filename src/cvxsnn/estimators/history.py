@@ -155,7 +155,8 @@ def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSu
 def summarise_search(tuned: Tuned, seconds: float) -> StageSummary:
     """Return the family that a search has found."""
     family = tuned.family
-    n_neurons, n_trials = family["n_subnetworks"] * family["hidden"][-1], len(tuned.trials)
+    n_neurons = family["n_subnetworks"] * family["hidden"][-1]
+    n_trials = len(tuned.trials)
     return StageSummary("tuning", tuned.score, seconds, n_neurons, n_trials, family, tuned.readout)
 
 

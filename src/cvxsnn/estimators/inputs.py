@@ -222,7 +222,7 @@ def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:
     if isinstance(X, (np.ndarray, torch.Tensor)) and X.dtype != object:
         arrays = X if layout != "channels-first" else np.ascontiguousarray(np.swapaxes(as_array("X", X), 1, 2))
     else:
-        keys, parts = _parts(X)
+        keys, parts = parts_of(X)
         has_names = any(map(is_frame, parts))
         example = parts[0] if has_names else None
         arrays = (_read_frames if has_names else _read_matrices)(keys, parts, layout)
@@ -239,7 +239,7 @@ def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:
     return sequences
 
 
-def _parts(X: Any) -> tuple[Sequence[Any], list[Any]]:
+def parts_of(X: Any) -> tuple[Sequence[Any], list[Any]]:
     """Return names and values of the sequences of a list, a mapping or a Series."""
     if isinstance(X, Mapping):
         return list(X), list(X.values())

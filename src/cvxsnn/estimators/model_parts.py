@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from ..convex import LOSSES, Certificate, Loss, Objective
+from ..convex.certificate import Scope
 from ..convex.losses import Softmax, make_loss
 from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
 from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
@@ -179,7 +180,8 @@ def read_proof(
             f"expected witnesses of {plural(network.n_features, 'feature')}, got {witnesses.n_features}"
         )
     readout = parse_readout(objective.readout)
-    n_columns, unit = witnesses.n_witnesses * readout.n_windows, tensors.get("proof.unit")
+    n_columns = witnesses.n_witnesses * readout.n_windows
+    unit = tensors.get("proof.unit")
     _check_indices("support", tensors["proof.support"].tolist(), n_columns)
     if (unit is None) == bool(readout.statistics) or (unit is not None and not _are_units(unit, n_columns, tensors)):
         raise InvalidInputError(
@@ -198,7 +200,7 @@ def read_proof(
     if primal < dual <= primal + _ROUNDED * max(primal, 1e-3):
         values["dual"] = primal  # what is below a bound is proven, too
     stated = Certificate(**values)
-    check_choice("scope", stated.scope, ("sampled", "selected", "pool", "complete"))
+    check_choice("scope", stated.scope, get_args(Scope))
     if stated.n_witnesses is not None:
         check_positive_int("n_witnesses", stated.n_witnesses)
     # A bound over more neurons holds for these; that it is one over more, nothing in the file shows.

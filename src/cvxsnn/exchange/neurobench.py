@@ -343,7 +343,8 @@ class NeuroBenchForecaster(NeuroBenchNetwork):
     ) -> None:
         check_type(model, (SpikingRegressor, SpikingNetwork), "a SpikingRegressor or SpikingNetwork")
         super().__init__(model, dtype=dtype)
-        window, past = check_positive_int("window", window), np.array(history, dtype=np.float64)
+        window = check_positive_int("window", window)
+        past = np.array(history, dtype=np.float64)
         past = past[:, None] if past.ndim == 1 else past
         if past.ndim != 2 or len(past) < window - 1:
             raise InvalidInputError(f"expected a history of at least {window - 1} steps, got shape {past.shape}")

@@ -282,7 +282,8 @@ def _network_in(nodes: Nodes, header: dict[str, Any], dt: float) -> SpikingNetwo
     dtype = {"float32": torch.float32, "float64": torch.float64}[header["dtype"]]
     layers = [_layer_in(nodes, depth, each, dt).to(dtype=dtype) for depth, each in enumerate(header["layers"], 1)]
     heads = [OutputHead(**head) for head in header["heads"]]
-    weight, intercept = parameter_of(nodes["readout"].weight).T, parameter_of(nodes["readout"].bias)
+    weight = parameter_of(nodes["readout"].weight).T
+    intercept = parameter_of(nodes["readout"].bias)
     return SpikingNetwork(layers, weight, heads, intercept, readout=header["readout"])
 
 

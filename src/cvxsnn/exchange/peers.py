@@ -66,7 +66,9 @@ class PeerNetwork(nn.Module):
         for depth, layer in enumerate(layers):
             self.register_buffer(f"initial_membrane{depth}", layer.initial_membrane)
         self.sources = tuple(layer.to(dtype=network.layers[0].weight.dtype) for layer in lif_layers(merged))
-        self.heads, self.readout, self.time_first = merged.heads, merged.readout, time_first
+        self.heads = merged.heads
+        self.readout = merged.readout
+        self.time_first = time_first
         self._scan = library.scan
         self.to(merged.weight.device).eval()
 
@@ -311,14 +313,16 @@ def from_snntorch(
         )
     starts: Sequence[Tensor | None] = exported.initial_membranes if exported else [None] * len(neurons)
     sources: Sequence[LIFLayer | None] = exported.sources if exported else [None] * len(neurons)
-    layers, default_dtype = [], exported.sources[0].weight.dtype if exported else torch.float64
+    layers = []
+    default_dtype = exported.sources[0].weight.dtype if exported else torch.float64
     for depth, (linear, neuron, start, source) in enumerate(zip(linears, neurons, starts, sources, strict=True), 1):
         theirs = PeerLayer(linear, neuron, start, lines.get(linear))
         arguments = _read(library, theirs)
         if source is None or not _is_conversion(library, theirs, arguments, source, depth):
             weight = arguments["weight"]
             bits = _default_bits(weight, depth) if weight_bits is None else weight_bits
-            source, default_dtype = LIFLayer(**arguments | {"weight": weight[None]}, weight_bits=bits), torch.float64
+            source = LIFLayer(**arguments | {"weight": weight[None]}, weight_bits=bits)
+            default_dtype = torch.float64
             source = source if theirs.delay_line is None else with_delays(source, theirs.delay_line.n_inputs)
         elif weight_bits is not None:
             source = replace(source, weight_bits=weight_bits)

@@ -45,7 +45,9 @@ def round_weights(weight: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     exact = weight.detach().double()
     exponent = torch.frexp(exact.abs().amax(-2, keepdim=True)).exponent
     start = torch.ldexp(torch.ones_like(exact[..., :1, :]), exponent - (bits - 1))
-    best, unit, least = torch.zeros_like(exact), start, torch.full_like(start, torch.inf)
+    best = torch.zeros_like(exact)
+    unit = start
+    least = torch.full_like(start, torch.inf)
     # At shift 0 the largest weight just fits. A finer unit clips large weights and represents the others better; which
     # is best depends on their spread.
     for shift in (-2, -1, 0, 1):

@@ -42,7 +42,9 @@ def _scan(node: Any, drive: Tensor, membrane: Tensor) -> Tensor:
 
 
 def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
-    decay, threshold, leak = layer.decay[0], layer.threshold[0], 1 - float(layer.decay[0, 0])
+    decay = layer.decay[0]
+    threshold = layer.threshold[0]
+    leak = 1 - float(layer.decay[0, 0])
     if leak == 1:
         raise InvalidInputError("expected decays above 0, got 0: SpikingJelly's tau = 1 / (1 − decay) must be above 1")
     if bool((decay != decay[0]).any()):
@@ -61,7 +63,8 @@ def _write(layer: LIFLayer, depth: int, dtype: torch.dtype) -> PeerLayer:
     bias = (layer.bias[0] + (1 - decay) * reset) / scale
     linear = make_linear(layer.weight[0] / scale, bias, dtype, partial(_module("layer").Linear, step_mode="m"))
     firing_at = float(tilt((reset / scale).to(dtype), layer.tie)[0])
-    neuron, settings = _module("neuron"), {"v_threshold": firing_at, "v_reset": None, "step_mode": "m"}
+    neuron = _module("neuron")
+    settings = {"v_threshold": firing_at, "v_reset": None, "step_mode": "m"}
     node = neuron.IFNode(**settings) if leak == 0 else neuron.LIFNode(tau=1 / leak, decay_input=False, **settings)
     return PeerLayer(linear, node, ((silent_start(layer) + reset) / scale).to(dtype))
 

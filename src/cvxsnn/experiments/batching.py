@@ -60,7 +60,9 @@ def train_many(trainings: Sequence[PlannedTraining]) -> list[Trained]:
 
 def _train_simultaneously(trainings: Sequence[PlannedTraining]) -> list[Trained]:
     """Train by gradient stages alone: the first stages of all networks, then the second ones."""
-    settings, networks, histories = [], [], []
+    settings = []
+    networks = []
+    histories = []
     for method, first, planned, *_ in trainings:
         chosen, witnesses, history = prepare(method, first, planned)
         settings.append(chosen)

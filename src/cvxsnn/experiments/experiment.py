@@ -159,7 +159,8 @@ def parse_experiment(name: str, data: Mapping[str, Any], scale: Scale) -> Experi
 
 def _parse_cell(cell: Mapping[str, Any], defaults: Mapping[str, Any], smoke: Mapping[str, Any], scale: Scale) -> Cell:
     values = {"seeds": [0, 1, 2], "methods": ["cvx"], "metric": "test", "paper": None, "note": "", **defaults, **cell}
-    seeds, methods = smoke.get("seeds", [0]) if scale == "smoke" else values["seeds"], tuple(values["methods"])
+    seeds = smoke.get("seeds", [0]) if scale == "smoke" else values["seeds"]
+    methods = tuple(values["methods"])
     parts = {key: _merged(key, defaults, cell, smoke.get("only", {}).get(methods[0], smoke)) for key in CONFIG_KEYS}
     return Cell(
         row=str(values["row"]),

@@ -130,7 +130,9 @@ def _without_result(summary: ExperimentSummary, cells_of: Mapping[str, str], dam
     lost = {(run.run_id, run.sentence): run for cell in summary.cells for run in (*cell.failed, *cell.missing)}
     rows = []
     for run in sorted(lost.values(), key=lambda run: run.status):
-        status, sentence, damage = str(run.status), run.sentence, damaged.get(run.run_id)
+        status = str(run.status)
+        sentence = run.sentence
+        damage = damaged.get(run.run_id)
         if status == "missing" and damage is not None:
             status, sentence = "damaged", f"Its record {damage.path.name} has {damage.reason}."
         rows.append((cells_of[run.run_id], run.method, run.seed, status, sentence, run.run_id))

@@ -4,9 +4,7 @@ import itertools
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 import torch
 
 from ..convex.objective import Objective
+from ..core import __version__
 from ..core.errors import CvxsnnError, DataFileError, is_out_of_memory
 from ..data.tasks import Task, make_task
 from ..fitting.methods import Settings, Trained, task_splits
@@ -194,11 +193,8 @@ def _facts(trained: Trained) -> dict[str, Any]:
 
 
 def _circumstances(device: str) -> dict[str, Any]:
-    installed = "unknown"  # a checkout that was not installed
-    with suppress(PackageNotFoundError):
-        installed = version("cvxsnn")
     return {
-        "versions": {"cvxsnn": installed, "torch": torch.__version__, "numpy": np.__version__},
+        "versions": {"cvxsnn": __version__, "torch": torch.__version__, "numpy": np.__version__},
         "machine": {"platform": platform.platform(), "python": platform.python_version(), "device": device},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -129,7 +129,9 @@ def _run(
         torch.set_num_threads(1)
     else:
         _let_segments_grow()
-    store, statuses, ours = RecordStore(Path(folder)), {name: "claimed" for name, *_ in runs}, {}
+    store = RecordStore(Path(folder))
+    statuses = {name: "claimed" for name, *_ in runs}
+    ours = {}
     with ExitStack() as claims:
         for name, config, before in runs:
             if claims.enter_context(claim(store.folder / f".{name}.claim", wait=wait)):

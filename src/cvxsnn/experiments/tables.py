@@ -62,7 +62,8 @@ def _verdicts(pairs: Sequence[tuple[Experiment, ExperimentSummary]], records: Re
         n_runs, done = len(experiment.runs()), finished_runs(experiment, records).values()
         gaps = [abs(gap) for record in done if (gap := read_metric(record, "relative_gap")) is not None]
         runs = f"{len(done)} of {n_runs}" if len(done) < n_runs else n_runs
-        link, largest = f"[{summary.name}]({summary.name}.md)", format_number(max(gaps, default=None), "gap")
+        link = f"[{summary.name}]({summary.name}.md)"
+        largest = format_number(max(gaps, default=None), "gap")
         rows.append([link, *summary.judged.values(), summary.n_unprinted, runs, len(gaps), largest])
     parts = [
         "# Verdicts by experiment",

@@ -44,7 +44,8 @@ def count_costs(subject: Subject, answers: Answers, rows: IntArray) -> SimpleNam
         ``synaptic`` operations per sequence.
     """
     # Counting takes a roll-out of all layers, so a sample has to do.
-    counted, parts = _count(subject, evenly(rows, LIMITS.counted)), summarise(subject.network)
+    counted = _count(subject, evenly(rows, LIMITS.counted))
+    parts = summarise(subject.network)
     layers = [
         {
             "name": part.name,

@@ -83,7 +83,9 @@ def prove(subject: Subject, problem: ConvexProblem | None, max_seconds: float) -
     if not solver:
         result.source = "The problem is too large to be solved again for this page."
         return result
-    result.moments, result.solver, end = moments, solver, moments[-1]
+    result.moments = moments
+    result.solver = solver
+    end = moments[-1]
     each = "Each point is a certificate of its own, computed from the training data."
     steps = "in one step" if end.iterations == 1 else f"with at most {end.iterations} iterations"
     result.source = f"For this page the problem was solved again by the solver {solver}, {steps}. {each}"
@@ -126,7 +128,9 @@ def find_path(subject: Subject, problem: ConvexProblem | None, rows: IntArray, m
         if subject.proof is None:
             path.note = "Models without a certificate have no path."
         return path
-    l1_strength, l2_strength, largest = problem.l1_strength, problem.l2_strength, problem.critical_strength
+    l1_strength = problem.l1_strength
+    l2_strength = problem.l2_strength
+    largest = problem.critical_strength
     if largest <= 0:
         path.note = "All strengths give the same read-out: none at all."
         return path
@@ -162,7 +166,9 @@ def approach(problem: ConvexProblem, max_seconds: float, *, in_small_steps: bool
     """
     coef = problem.row_weight.new_zeros(problem.dictionary.n_atoms, problem.n_outputs)
     without_weights, _ = certify(problem, coef, problem.null_intercept)
-    moments, name, start = [Moment(0, without_weights.primal, without_weights.dual)], "", None
+    moments = [Moment(0, without_weights.primal, without_weights.dual)]
+    name = ""
+    start = None
     deadline = time.perf_counter() + max_seconds
     for iterations in LIMITS.small_steps if in_small_steps else LIMITS.iterations:
         seconds = deadline - time.perf_counter()

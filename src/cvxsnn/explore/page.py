@@ -103,7 +103,10 @@ def _describe_data(view: ModelView) -> str:
 
 def _facts(view: ModelView) -> list[Fact]:
     """Return the answers at the top of the page."""
-    quality, neurons, costs, gap = view.quality, view.neurons, view.costs, view.optimality.relative_gap
+    quality = view.quality
+    neurons = view.neurons
+    costs = view.costs
+    gap = view.optimality.relative_gap
     score, measure = f"{quality.score:.3f}", "R²"
     if view.is_classifier:
         score, measure = f"{quality.score:.1%}", "accuracy"

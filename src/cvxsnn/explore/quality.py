@@ -160,7 +160,8 @@ def _distinct(subject: Subject, samples: IntArray, count: int) -> list[int]:
 
 def average_cells(subject: Subject, answers: Answers, cells: Sequence[SimpleNamespace]) -> None:
     """Set the ``average`` inputs of cells, of shape (n_bins, n_rows), all on one scale; not if there are too many."""
-    n_rows, n_steps = min(subject.sequences.n_features, LIMITS.average_rows), subject.sequences.n_steps
+    n_rows = min(subject.sequences.n_features, LIMITS.average_rows)
+    n_steps = subject.sequences.n_steps
     n_bins = min(n_steps, LIMITS.average_bins, LIMITS.average_bytes // max(1, len(cells) * n_rows))
     if n_bins < min(LIMITS.fewest_bins, n_steps) or not cells:
         return
@@ -170,7 +171,8 @@ def average_cells(subject: Subject, answers: Answers, cells: Sequence[SimpleName
         inputs = _mean_inputs(subject, evenly(members, LIMITS.average_members))
         means.append(shrink(shrink(inputs, n_bins).T, n_rows).T)
     # One scale for all, so that the colours of two cells can be compared.
-    low, high = min(float(mean.min()) for mean in means), max(float(mean.max()) for mean in means)
+    low = min(float(mean.min()) for mean in means)
+    high = max(float(mean.max()) for mean in means)
     for cell, mean in zip(cells, means, strict=True):
         cell.average = np.round(255 * (mean - low) / ((high - low) or 1.0)).astype(np.uint8)
 

@@ -129,7 +129,8 @@ class Subject:
         sequences = data.sequences if len(data) == len(targets) else estimator.as_sequences(X)
         classes = None
         if isinstance(estimator, SpikingClassifier):
-            classes, targets = tuple(map(str, estimator.classes_)), np.searchsorted(estimator.classes_, targets)
+            classes = tuple(map(str, estimator.classes_))
+            targets = np.searchsorted(estimator.classes_, targets)
         fitted = None
         # Only a read-out with a certificate is explained by the data that it was fitted to.
         if estimator.certificate_ is not None:

@@ -300,7 +300,8 @@ def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None =
         kinds = Kinds(n_witnesses=n_neurons or SIZES.n_of_kinds[0], kinds=KIND_SETS[family], device=sequences.device)
         return kinds.sample(sequences, child_seed(seed, "kinds"))
     if isinstance(family, str):
-        n_neurons, seed = n_neurons or SIZES.n_neurons[0], child_seed(seed, "mixture", family)
+        n_neurons = n_neurons or SIZES.n_neurons[0]
+        seed = child_seed(seed, "mixture", family)
         return mixed_witnesses(sequences, n_neurons, family, seed=seed, device=sequences.device)
     return sample_witnesses(family, sequences, seed).to(sequences.device)
 
@@ -355,7 +356,9 @@ class _Engine:
 
     def _compare(self) -> _Judged | None:
         """Return the best family and read-out on a part of the rows; None if there is nothing to choose."""
-        families, readouts, n_given = self.families, self.readouts, self.budget.n_neurons
+        families = self.families
+        readouts = self.readouts
+        n_given = self.budget.n_neurons
         has_choice = len(families) + len(readouts) > 2
         if self.is_mixed and not has_choice:
             readout = own_readout(families[0]) or readouts[0]
@@ -391,7 +394,8 @@ class _Engine:
         if not self.is_mixed:
             return None
         family = self.families[0] if compared is None else compared.trial.family
-        n_rows, (fewer, more) = self.data.n_samples, SIZES.n_of_kinds if own_readout(family) else SIZES.n_neurons
+        n_rows = self.data.n_samples
+        fewer, more = SIZES.n_of_kinds if own_readout(family) else SIZES.n_neurons
         if self.budget.n_neurons is not None or compared is None:
             n_neurons, why = self.budget.n_neurons or fewer, "as you asked"
         elif not self.clock.has_time(fewer, n_rows):
@@ -420,14 +424,15 @@ class _Engine:
         problem = self._problem(program, witnesses, self.data)
         self._report(50)
         # A number of neurons that the user gave is judged whatever the time.
-        begin, is_open = time.perf_counter(), compared is not None and self.budget.n_neurons is None
+        begin = time.perf_counter()
+        is_open = compared is not None and self.budget.n_neurons is None
         if compared is None or not is_open or self.clock.has_time(witnesses.n_witnesses, self.data.n_samples):
             verdict = self._best_point(program, problem, witnesses)
             seconds = time.perf_counter() - begin
             self.trials.append(Trial(family, readout, witnesses.n_witnesses, self._n_left(verdict), verdict, seconds))
             return _Judged(self.trials[-1], program, problem, witnesses)
         trial = compared.trial
-        if program.is_ridge and program.l2_strength == "auto":
+        if program.is_open_ridge:
             self.reasons.append(
                 f"strength judged on {plural(trial.n_rows, 'sample')}: no time was left for all of them"
             )
@@ -446,14 +451,14 @@ class _Engine:
         has_all = compared.trial.n_rows == self.data.n_samples and compared.n_asked == n_neurons is not None
         # Other losses are compared by the squared loss, whose program is not theirs. Strengths that the user gave were
         # not tried: the comparison walks the grid of the library.
-        is_same = compared.program == program and program.is_ridge and program.l2_strength == "auto"
+        is_same = compared.program == program and program.is_open_ridge
         return has_all and is_same and self.judge is None
 
     def _few(self, judged: _Judged, sparsity: Sparsity) -> _Judged:
         """Return the program over few neurons, or over all if these are to be read."""
         begin, (trial, program, problem, witnesses, _) = time.perf_counter(), judged
         ridge, dense = ridge_of(problem), trial.verdict
-        is_ridge = ridge is problem and program.is_ridge and program.l2_strength == "auto"
+        is_ridge = ridge is problem and program.is_open_ridge
         if not is_ridge:  # the strengths of another program say nothing about ridge
             dense = choose(ridge, self.ridge, judge_for(ridge, self.ridge, self.seed))
         selection = select_neurons(ridge, sparsity, dense, seed=self.seed)
@@ -466,7 +471,9 @@ class _Engine:
         witnesses = witnesses.take_neurons(selection.neurons)
         problem = self._problem(program, witnesses, self.data)
         verdict = selection.verdict if is_ridge else self._best_point(program, problem, witnesses)
-        n_neurons, n_rows, seconds = len(selection.neurons), self._n_left(verdict), time.perf_counter() - begin
+        n_neurons = len(selection.neurons)
+        n_rows = self._n_left(verdict)
+        seconds = time.perf_counter() - begin
         self.trials.append(replace(trial, n_neurons=n_neurons, n_rows=n_rows, verdict=verdict, seconds=seconds))
         return _Judged(self.trials[-1], program, problem, witnesses)
 
@@ -533,7 +540,8 @@ class _Engine:
 
     def _rows_compared(self) -> Tensor:
         """Return the samples on which families are compared, a random part of many, with some of each group."""
-        n_samples, n_compared = self.data.n_samples, min(self.data.n_samples, SIZES.rows_compared)
+        n_samples = self.data.n_samples
+        n_compared = min(self.data.n_samples, SIZES.rows_compared)
         if n_compared < n_samples:
             _LOGGER.info("neurons are compared on %d of %d samples", n_compared, n_samples)
         # Random, because data are often sorted by class; in rising order, so that all rows are the data as they are.

@@ -146,7 +146,8 @@ class LeaveOneOut(Judge):
         # A row more or less hardly changes the mean eigenvalue, so every row is left out at the same strength.
         unit = quadratic_unit(problem) if program.l2_strength == "auto" else 1.0
         scores = ridge_scores(problem, [unit * quadratic for _, quadratic in points])
-        validation, rows = validation_of(problem, scores), torch.arange(problem.dictionary.n_rows)
+        validation = validation_of(problem, scores)
+        rows = torch.arange(problem.dictionary.n_rows)
         for number, (point, rank) in enumerate(zip(points, _ranks(validation, self.by), strict=True)):
             yield Verdict(point, rank, validation.take(number), scores[number], rows)
 
@@ -177,7 +178,9 @@ class FitsWithoutRows(Judge):
         repeats, n_rows = self._parts(problem), problem.dictionary.n_rows
         parts = [(number, part) for number, folds in enumerate(repeats) for part in folds]
         rows = torch.cat([part.held for part in repeats[0]]).sort().values
-        judged, is_single, n_folds = problem.take_rows(rows), len(parts) == 1, len(repeats[0])
+        judged = problem.take_rows(rows)
+        is_single = len(parts) == 1
+        n_folds = len(repeats[0])
         method = HELD_OUT if is_single else plural(n_folds, "fold")
         share = repeats[0][0].problem.dictionary.n_rows / n_rows if is_single else 1 - 1 / n_folds
         # Strengths fall slowly, so the solution at one point is close to that at the next.

@@ -459,7 +459,8 @@ def convex_stage(
     if family is None:
         raise InvalidInputError("expected a family to draw a pool from, got witnesses or none: pass pool=0")
     # Many small subnetworks differ more than a few large ones.
-    lower, last = (min(width, 32) for width in witnesses.hidden[:-1]), min(128, program.pool)
+    lower = (min(width, 32) for width in witnesses.hidden[:-1])
+    last = min(128, program.pool)
     pooled = {**family, "hidden": (*lower, last)}
     pool = WitnessPool(witnesses.n_features, pooled, program.pool, seed, inputs=data.sequences)
     # More witnesses fit better at the same price, so weaker penalties than that of the smaller optimum may pay.

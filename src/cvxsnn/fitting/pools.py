@@ -209,7 +209,9 @@ def _solve(
     def problem_of(dictionary: SpikeDictionary) -> ConvexProblem:
         return program.at(program.problem(dictionary, data), (program.norms()[0], program.quadratics()[0]))
 
-    begin, pool, tol = time.monotonic(), spikes.pool, program.tol
+    begin = time.monotonic()
+    pool = spikes.pool
+    tol = program.tol
     rounds: list[PoolRound] = []
     working = _WorkingSet(spikes, problem_of, start)
     proven: PoolSolution | None = None
@@ -217,7 +219,8 @@ def _solve(
     try:
         while not is_late:
             # A part of the pool need not be solved to the end: more witnesses will change it anyway.
-            is_whole, n_priced = n_blocks >= pool.n_blocks, pool.starts[min(n_blocks, pool.n_blocks)]
+            is_whole = n_blocks >= pool.n_blocks
+            n_priced = pool.starts[min(n_blocks, pool.n_blocks)]
             goal = tol if is_whole else max(tol, 1e-3)
             # The other half of the gap is for witnesses outside the working set.
             solution = working.solve(0.5 * goal)

@@ -131,6 +131,11 @@ class Program:
         """Whether there is no norm."""
         return self.norms() == [0.0]
 
+    @property
+    def is_open_ridge(self) -> bool:
+        """Whether there is no norm, and the quadratic is chosen from the grid of the library."""
+        return self.is_ridge and self.l2_strength == "auto"
+
     def with_readout(self, readout: str) -> Self:
         """Return the program for another read-out.
 

@@ -277,7 +277,8 @@ class _Bench:
         witnesses = sample_witnesses(family, self.data.sequences, child_seed(self.seed, "tuning", name))
         dictionary = build_dictionary(witnesses.to(data.inputs.device), data.sequences, candidate.readout)
         objective = replace(self.objective, readout=candidate.readout)
-        problem, program = Program(objective, intercept=True).problem(dictionary, data), Program.ridge(objective)
+        problem = Program(objective, intercept=True).problem(dictionary, data)
+        program = Program.ridge(objective)
         with limit_threads(1):  # so that the fit is the same wherever it is made
             ridge = ridge_of(problem)
             verdict = choose(ridge, program, judge_for(ridge, program, self.seed))
@@ -305,7 +306,8 @@ class _FamilySearch:
         can_have_delays = sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
         self._limits = sequences.n_features, sequences.n_steps - 1 if can_have_delays else 0
         self._readouts = bench.tuning.readouts or (bench.objective.readout,)
-        self._generator, self._begin = child_generator(bench.seed, "tuning", "families"), time.monotonic()
+        self._generator = child_generator(bench.seed, "tuning", "families")
+        self._begin = time.monotonic()
         self._n_drawn = max(1, self._tuning.n_trials // 2)
         self._n_varied = (self._tuning.n_trials - self._n_drawn) // EVOLUTION.generations
         self._total = self._n_drawn + EVOLUTION.parents + EVOLUTION.generations * self._n_varied + EVOLUTION.finalists

@@ -459,13 +459,13 @@ class SpikingNetwork(nn.Module):
         def entries(start: int) -> Tensor:
             rows = slice(start, start + n_rows)
             steps = sequences.n_steps if lengths is None else lengths[rows]
-            return column_entries(numbers[:, rows], columns % len(statistics), statistics, steps).T
+            with limit_threads(1):
+                return column_entries(numbers[:, rows], columns % len(statistics), statistics, steps).T
 
-        with _few_threads(len(sequences)):
+        # The kernel has threads of its own; those of torch would spin beside it.
+        with limit_threads(1):
             numbers = roll_statistics(self.layers, sequences, statistics, columns)
-            first = entries(0)
-        yield first
-        yield from map(entries, range(n_rows, len(sequences), n_rows))
+        yield from map(entries, range(0, len(sequences), n_rows))
 
     def forward(self, inputs: Sequences | Array) -> Tensor:
         """Return the scores.
@@ -480,7 +480,7 @@ class SpikingNetwork(nn.Module):
         Tensor of shape (n_samples, n_outputs), or (n_samples, n_steps, n_outputs) when every step is read
             The scores, in float64.
         """
-        sequences = Sequences.of(inputs)
+        sequences = Sequences.of(inputs).to(self.weight.device)
         step = max(1, _BLOCK // max(1, len(self.neurons)))
         rows = torch.split(torch.arange(len(sequences), device=sequences.device), step)
         parts = [sequences] if len(rows) == 1 else [sequences.take(some) for some in rows]

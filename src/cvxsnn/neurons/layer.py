@@ -639,7 +639,9 @@ def stack_layers(layers: Sequence[Layer]) -> Layer:
 
 def with_taps(layer: Layer, n_taps: int) -> Layer:
     """Return the same neurons with ``n_taps`` taps each: those they have, then others of weight zero."""
-    weight, source, delay = layer.weight, layer.source, layer.delay
+    weight = layer.weight
+    source = layer.source
+    delay = layer.delay
     if source is None:
         source = torch.arange(layer.n_taps, dtype=torch.int32, device=weight.device)[:, None].expand(weight.shape)
         delay = torch.zeros_like(source)

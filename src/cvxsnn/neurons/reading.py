@@ -1,6 +1,6 @@
 """Statistics of the spikes of the last hidden layer, for read-outs of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -84,14 +84,14 @@ def roll_statistics(
     if isinstance(top, LateralLayer) and not lower and not gpu.is_gpu(sequences.device):
         _scan(top, sequences, statistics, columns, numbers)
         return numbers
-    for rows, block in _iterate_trains(layers, sequences):
+    for rows, block in iterate_trains(layers, sequences):
         part = sequences.take(rows)
         numbers[:, rows] = _numbers(block, part.lengths, statistics, columns).to(dtype)
     return numbers
 
 
-def _iterate_trains(layers: Sequence[HiddenLayer], sequences: Sequences):  # type: ignore[no-untyped-def]
-    """Yield samples and all spikes of all neurons, (n_samples, n_steps, n_neurons)."""
+def iterate_trains(layers: Sequence[HiddenLayer], sequences: Sequences) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield samples and all spikes of all neurons, (n_samples, n_steps, n_neurons), a block of samples at a time."""
     n_neurons = layers[-1].n_subnetworks * layers[-1].width
     step = max(1, 2**26 // (n_neurons * sequences.n_steps))
     for start in range(0, len(sequences), step):

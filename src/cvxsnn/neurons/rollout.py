@@ -144,7 +144,9 @@ def iterate_rollout(
         chunk_bytes = share_of(device, CHUNK_BYTES_GPU) if gpu.is_gpu(device) else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(device) for layer in check_stack(layers, n_features)]
-    levels, scratch, n_subnetworks = layers[0].levels_of(sequences.inputs), ScratchArrays(), layers[0].n_subnetworks
+    levels = layers[0].levels_of(sequences.inputs)
+    scratch = ScratchArrays()
+    n_subnetworks = layers[0].n_subnetworks
     n_columns = layers[-1].width * (steps if isinstance(steps, int) else 1)
     stack = _fastest(layers, levels, steps)
     n_bytes = max(layer.bytes_per_row(n_steps, steps if layer is stack[-1] else "all") for layer in stack)
@@ -177,7 +179,9 @@ class RolledLayer(ABC):
     """
 
     def __init__(self, layer: HiddenLayer, levels: float, is_first: bool) -> None:
-        self.layer, self.levels, self.is_first = layer, levels, is_first
+        self.layer = layer
+        self.levels = levels
+        self.is_first = is_first
 
     @abstractmethod
     def bytes_per_row(self, n_steps: int, steps: Steps) -> int:
@@ -307,7 +311,9 @@ def _fastest(layers: Sequence[HiddenLayer], levels_of_inputs: float, steps: Step
     """Return each layer in its fastest form."""
     rolled: list[RolledLayer] = []
     for layer in layers:
-        is_first, is_top, device = not rolled, len(rolled) == len(layers) - 1, layer.weight.device
+        is_first = not rolled
+        is_top = len(rolled) == len(layers) - 1
+        device = layer.weight.device
         form: type[RolledLayer] = _Driven
         # With fewer than 64 neurons, a product per subnetwork is mostly overhead.
         if steps == "last" and is_top and layer.is_memoryless and (is_first or layer.width >= 64):

@@ -14,13 +14,14 @@ last        1 if it fires in the last step                the same
 first       T − t for the first spike in step t, from 0   (T − t)/T, 0 if none
 ==========  ============================================  ====================
 
-T is the number of steps of the sequence.
+T is the number of steps of the sequence. :func:`steps_that_make` says which spikes an entry is due to.
 """
 
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -95,6 +96,39 @@ def column_entries(
         roots = np.flatnonzero((statistic == statistics.index("root")).cpu().numpy())
         values[roots] = values[roots].sqrt_()
     return values
+
+
+def steps_that_make(spikes: npt.NDArray[np.bool_], statistic: Statistic) -> npt.NDArray[np.bool_]:
+    """Return the spikes of a sequence that an entry is due to, each with an equal share.
+
+    The mean and the root are due to every spike, the longest run to its spikes (of equally long runs to those of the
+    first), whether and when a neuron fires first to its first spike, and the last step to itself.
+
+    Parameters
+    ----------
+    spikes : array of shape (n_steps, n_columns), dtype bool
+        The spikes of the sequence.
+    statistic : str
+        The statistic.
+
+    Returns
+    -------
+    array of shape (n_steps, n_columns), dtype bool
+        Some of the spikes; none of a neuron that never fires.
+    """
+    step = np.arange(len(spikes))[:, None]
+    made: npt.NDArray[np.bool_] = spikes
+    if statistic == "last":
+        made = spikes & (step == len(spikes) - 1)
+    elif statistic in ("ever", "first"):
+        made = spikes & (step == spikes.argmax(0))
+    elif statistic == "burst":
+        runs = spikes.astype(np.int64)
+        for now in range(1, len(runs)):
+            runs[now] += runs[now] * runs[now - 1]
+        end = runs.argmax(0)  # the first of equal maxima
+        made = (step <= end) & (step > end - runs.max(0))
+    return made
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,9 +111,15 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
     # Several rows at once, so that sums are loaded and stored less often: nine, the usual number of taps, or four, then
     # eights.
     if (complete - tap) % 8 == 1 and tap + 8 < complete:
-        w0, w1, w2 = weight[tap], weight[tap + 1], weight[tap + 2]
-        w3, w4, w5 = weight[tap + 3], weight[tap + 4], weight[tap + 5]
-        w6, w7, w8 = weight[tap + 6], weight[tap + 7], weight[tap + 8]
+        w0 = weight[tap]
+        w1 = weight[tap + 1]
+        w2 = weight[tap + 2]
+        w3 = weight[tap + 3]
+        w4 = weight[tap + 4]
+        w5 = weight[tap + 5]
+        w6 = weight[tap + 6]
+        w7 = weight[tap + 7]
+        w8 = weight[tap + 8]
         x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
         x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
         x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
@@ -124,7 +130,10 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
             total[i] = first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i])) + w8 * x8[i]
         tap += 9
     elif tap + 3 < complete:
-        w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
+        w0 = weight[tap]
+        w1 = weight[tap + 1]
+        w2 = weight[tap + 2]
+        w3 = weight[tap + 3]
         x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
         x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
         for i in range(n):
@@ -133,8 +142,14 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
     else:
         total[:] = 0
     while tap + 7 < complete:
-        w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
-        w4, w5, w6, w7 = weight[tap + 4], weight[tap + 5], weight[tap + 6], weight[tap + 7]
+        w0 = weight[tap]
+        w1 = weight[tap + 1]
+        w2 = weight[tap + 2]
+        w3 = weight[tap + 3]
+        w4 = weight[tap + 4]
+        w5 = weight[tap + 5]
+        w6 = weight[tap + 6]
+        w7 = weight[tap + 7]
         x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
         x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
         x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
@@ -144,7 +159,10 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
             total[i] += first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
         tap += 8
     while tap + 3 < complete:
-        w0, w1, w2, w3 = weight[tap], weight[tap + 1], weight[tap + 2], weight[tap + 3]
+        w0 = weight[tap]
+        w1 = weight[tap + 1]
+        w2 = weight[tap + 2]
+        w3 = weight[tap + 3]
         x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
         x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
         for i in range(n):
@@ -169,7 +187,9 @@ def _integrate(  # type: ignore[no-untyped-def]
         if leak == 0:  # a membrane without memory is needed at these places only
             written[:] = 0
             for tap in range(starts[neuron], starts[neuron + 1]):
-                tap_row, tap_shift, tap_weight = values[row[tap]], shift[tap], weight[tap]
+                tap_row = values[row[tap]]
+                tap_shift = shift[tap]
+                tap_weight = weight[tap]
                 for place in range(np.searchsorted(places, tap_shift), n_places):
                     # An unsigned index spares the check for a negative one.
                     written[place] += tap_weight * tap_row[np.uint64(places[place] - tap_shift)]
@@ -205,7 +225,9 @@ def _scan(  # type: ignore[no-untyped-def]
         is_counted[step] = slots[step].max() >= 0
     n_together = len(sums) // n_samples
     for neuron in range(first, last):
-        drive, leak, jump = bias[neuron], decay[neuron], reset[neuron]
+        drive = bias[neuron]
+        leak = decay[neuron]
+        jump = reset[neuron]
         is_memoryless = leak == 0 and jump == 0
         membrane[:] = membranes[neuron]
         spike[:] = spikes[neuron]

@@ -9,11 +9,12 @@ from .model_plots import (
     plot_readout,
     plot_receptive_field,
 )
-from .result_plots import plot_certificate, plot_confusion
+from .result_plots import plot_certificate, plot_confusion, plot_explanation
 
 __all__ = [
     "plot_certificate",
     "plot_confusion",
+    "plot_explanation",
     "plot_gaps",
     "plot_health",
     "plot_membranes",

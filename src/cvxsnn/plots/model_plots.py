@@ -261,7 +261,8 @@ def plot_readout(readout: SpikingNetwork | Estimator | Solution, axes: Axes | No
         weight, columns = readout.coef, "atoms"
     else:
         network = network_of(readout)
-        weight, columns = network.weight, f"{parse_readout(network.readout).columns_are} read"
+        weight = network.weight
+        columns = f"{parse_readout(network.readout).columns_are} read"
     weight, total = weight.detach().cpu(), len(weight)
     weight = weight[weight.any(1)]
     n_used, n_outputs = weight.shape

@@ -1,9 +1,11 @@
-"""Plots of a model's answers and of its certificate."""
+"""Plots of a model's answers, of what they are due to, and of its certificate."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 from sklearn.metrics import confusion_matrix
@@ -12,11 +14,14 @@ from sklearn.pipeline import Pipeline
 from ..convex import Solution
 from ..core.errors import InvalidInputError
 from ..core.formatting import format_bound
-from ..estimators import SpikingClassifier, SpikingRegressor
+from ..estimators import Explanation, SpikingClassifier, SpikingRegressor
 from ..explore.optimality import approach
 
 _MAX_NUMBERS = 25
 """Classes up to which the cells of a confusion matrix have room for numbers."""
+
+_MAX_CURVES = 10
+"""Outputs that a legend has room for, and channels up to which an input is drawn as curves."""
 
 
 def plot_confusion(model: SpikingClassifier | Pipeline, X: Any, y: Any, axes: Axes | None = None) -> Axes:
@@ -144,3 +149,55 @@ def plot_certificate(
     axes.set(xlabel=f"iterations of {solver or 'the solver'}", ylabel="objective", title=title)
     axes.legend(fontsize="small")
     return axes
+
+
+def plot_explanation(explanation: Explanation, axes: Sequence[Axes] | None = None) -> npt.NDArray[np.object_]:
+    """Plot the evidence so far for each output over time, above the input.
+
+    Parameters
+    ----------
+    explanation : Explanation
+        The explanation of one sequence, from ``model.explain``.
+    axes : sequence of two Axes, optional
+        Where to draw evidence and input.
+
+    Returns
+    -------
+    array of two Axes
+        The axes that were drawn on.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> import cvxsnn as cs
+    >>> from cvxsnn.plots import plot_explanation
+    >>> X = np.random.default_rng(0).normal(size=(60, 5, 2))
+    >>> y = np.where(X[:, :, 0].sum(1) > X[:, :, 1].sum(1), "up", "down")
+    >>> model = cs.SpikingClassifier(n_neurons=64, random_state=0).fit(X, y)
+    >>> axes = plot_explanation(model.explain(X[0]))
+    >>> plt.close(axes[0].figure)
+    """
+    if not isinstance(explanation, Explanation):
+        raise InvalidInputError(
+            f"expected the explanation of one sequence, got {type(explanation).__name__}: pass model.explain(X[0])"
+        )
+    if axes is None:
+        axes = plt.subplots(2, 1, figsize=(7, 5), sharex=True, layout="constrained")[1]
+    upper, lower = axes
+    steps = range(len(explanation.evidence))
+    marker = "." if len(steps) == 1 else None  # a line of one point is invisible
+    curves = upper.plot(steps, explanation.over_time, marker=marker, label=explanation.names)
+    upper.axhline(0, color="black", linewidth=0.8)
+    upper.set(ylabel="evidence so far", title=explanation.answer)
+    if len(curves) <= _MAX_CURVES:
+        upper.legend(fontsize="small")
+    if explanation.inputs.shape[1] <= _MAX_CURVES:
+        lower.plot(steps, explanation.inputs, marker=marker)
+        lower.set(ylabel="input")
+    else:
+        lower.imshow(explanation.inputs.T, cmap="Greys", interpolation="none", aspect="auto")
+        lower.set(ylabel="channel")
+    lower.set(xlabel="step, from 0")
+    lower.locator_params(axis="x", integer=True)
+    return np.array([upper, lower])

@@ -9,11 +9,9 @@ from .enumeration import (
     Patterns,
     Trajectories,
     complete_dictionary,
-    complete_recurrent_dictionary,
     count_cells,
     enumerate_lif,
     enumerate_patterns,
-    enumerate_recurrent,
 )
 from .family_union import FamilyUnion
 from .lif_family import LIFFamily
@@ -31,11 +29,9 @@ __all__ = [
     "Trajectories",
     "certify_complete",
     "complete_dictionary",
-    "complete_recurrent_dictionary",
     "count_cells",
     "enumerate_lif",
     "enumerate_patterns",
-    "enumerate_recurrent",
     "price",
     "prove_complete",
     "reduce_support",

@@ -110,7 +110,8 @@ class Outcome(NamedTuple):
 
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _new_space(problem: Problem, n_seen: int) -> _Space:
-    stack, sums = np.empty(problem.depth + 2, np.int64), np.zeros((problem.depth + 4, len(problem.offset)), np.int64)
+    stack = np.empty(problem.depth + 2, np.int64)
+    sums = np.zeros((problem.depth + 4, len(problem.offset)), np.int64)
     return _Space(stack, sums, np.empty(n_seen, np.int64), np.zeros(1, np.int64))
 
 
@@ -129,7 +130,9 @@ def _interval(normals: Any, slack: int, event: int, centre: Any, half: Any) -> A
 @nb.njit(cache=True)  # type: ignore[untyped-decorator]
 def _range(events: Events, space: _Space, event: int, centre: Any, half: Any, high: Any, low: Any) -> None:
     """Add to ``high`` and ``low`` the range of what a tree may give on a box, and to ``seen`` its open events."""
-    n_outputs, most, least = len(high), len(space.sums) - 2, len(space.sums) - 1
+    n_outputs = len(high)
+    most = len(space.sums) - 2
+    least = len(space.sums) - 1
     for k in range(n_outputs):
         space.sums[0, k] = 0
         space.sums[most, k], space.sums[least, k] = -(2**62), 2**62
@@ -216,7 +219,9 @@ def _meet(normals: Any, space: _Space, rows: Any) -> bool:
 
     This only decides when to look more closely, so that rounding does no harm.
     """
-    seen, n_seen, dimension = space.seen, space.n_seen[0], normals.shape[1]
+    seen = space.seen
+    n_seen = space.n_seen[0]
+    dimension = normals.shape[1]
     if n_seen < 2 or n_seen > len(seen):
         return False
     rank = 0  # rows are orthogonal and of length one
@@ -255,7 +260,9 @@ def survey(problem: Problem, centre: Any, half: Any) -> Any:
         of each sample that has one, and the sum of what is decided.
     """
     normals, slack, edges, gains, touch = problem.events
-    n_outputs, space, total = len(problem.offset), _new_space(problem, 0), problem.offset.copy()
+    n_outputs = len(problem.offset)
+    space = _new_space(problem, 0)
+    total = problem.offset.copy()
     high, low = np.zeros((2, n_outputs), np.int64), np.zeros((2, n_outputs), np.int64)
     waiting = np.empty((problem.depth + 2, 2), np.int64)  # events, and which edge leads to them
     kept, roots = [np.int64(0) for _ in range(0)], [np.int64(0) for _ in range(0)]
@@ -266,7 +273,9 @@ def survey(problem: Problem, centre: Any, half: Any) -> Any:
         if first < 0:
             continue
         roots.append(np.int64(len(kept)))
-        waiting[0, 0], waiting[0, 1], size = first, -1, 1
+        waiting[0, 0] = first
+        waiting[0, 1] = -1
+        size = 1
         while size > 0:
             size -= 1
             event, edge = waiting[size]
@@ -320,10 +329,13 @@ def _largest_norm(events: Events, opened: Any, n_open: int, centre: Any, half: A
     n_outputs, max_ways = len(total), _SETTINGS.max_ways
     ways = np.zeros((_SETTINGS.max_open, max_ways, n_outputs), np.int64)
     n_ways = np.zeros(_SETTINGS.max_open, np.int64)
-    stack, sums = np.empty(2 * max_ways, np.int64), np.zeros((2 * max_ways, n_outputs), np.int64)
+    stack = np.empty(2 * max_ways, np.int64)
+    sums = np.zeros((2 * max_ways, n_outputs), np.int64)
     total_ways = 1
     for j in range(n_open):
-        stack[0], size, is_first = opened[j], 1, True
+        stack[0] = opened[j]
+        size = 1
+        is_first = True
         sums[0] = 0
         while size > 0:
             size -= 1
@@ -370,7 +382,9 @@ def _tilt(normals: Any, opened: _Open, n_open: int, k: int, sign: int, moved: An
     added, stake = 0.0, 0.0
     is_centre = not moved.any()
     for j in range(n_open):
-        event, middle, reach = opened.events[j], float(opened.middles[j]), float(opened.reaches[j])
+        event = opened.events[j]
+        middle = float(opened.middles[j])
+        reach = float(opened.reaches[j])
         more = float(
             opened.highs[j, 1, k] - opened.highs[j, 0, k] if sign > 0 else opened.lows[j, 0, k] - opened.lows[j, 1, k]
         )
@@ -405,7 +419,9 @@ def _tilted(
     bounds, too. No term is larger than what its sample can change, so that rounding changes less than 1e-9 of that.
     """
     dimension, worst = len(half), 0.0
-    tilt, other, moved = tilts[0], tilts[1], tilts[2]
+    tilt = tilts[0]
+    other = tilts[1]
+    moved = tilts[2]
     for k in range(len(highest)):
         for sign in (1, -1):
             constant = float(highest[k] if sign > 0 else -lowest[k])
@@ -455,8 +471,13 @@ def _try_points(
 
     ``shares`` receives how much of what is open depends on each axis.
     """
-    normals, edges, gains, dimension = events.normals, events.edges, events.gains, len(centre)
-    reaches, highs, lows = opened.reaches, opened.highs, opened.lows
+    normals = events.normals
+    edges = events.edges
+    gains = events.gains
+    dimension = len(centre)
+    reaches = opened.reaches
+    highs = opened.highs
+    lows = opened.lows
     shares[:], slope[:] = 0.0, 0.0
     for j in range(n_open):
         event, stake = opened.events[j], 0.0
@@ -533,27 +554,32 @@ def explore(
     n_outputs, n_samples = events.gains.shape[2], len(problem.roots)
     n_rest = budget + n_levels + 2
     codes, n_codes = np.empty((n_boxes, n_rest), np.uint8), np.zeros(n_boxes, np.int64)
-    rest, rest_bounds = np.empty((n_boxes, n_rest, 2, dimension), np.int64), np.zeros((n_boxes, n_rest))
-    bounds, values, points = np.zeros(n_boxes), np.zeros(n_boxes), np.zeros((n_boxes, dimension), np.int64)
+    rest = np.empty((n_boxes, n_rest, 2, dimension), np.int64)
+    rest_bounds = np.zeros((n_boxes, n_rest))
+    bounds = np.zeros(n_boxes)
+    values = np.zeros(n_boxes)
+    points = np.zeros((n_boxes, dimension), np.int64)
     # One row per level: a box and its ancestors, which wait for their upper halves.
     opened = np.empty((n_levels + 1, 3, n_samples), np.int64)
     n_open, totals = np.zeros(n_levels + 1, np.int64), np.zeros((n_levels + 1, n_outputs), np.int64)
     centre = np.zeros((n_levels + 1, dimension), np.int64)
     half = np.zeros((n_levels + 1, dimension), np.int64)
-    visits, axes, sizes = np.zeros(n_levels + 1, np.int64), np.zeros(n_levels + 1, np.int64), np.zeros(n_levels + 1)
+    visits = np.zeros(n_levels + 1, np.int64)
+    axes = np.zeros(n_levels + 1, np.int64)
+    sizes = np.zeros(n_levels + 1)
     highs, lows = np.zeros((n_samples, 2, n_outputs), np.int64), np.zeros((n_samples, 2, n_outputs), np.int64)
     highest, lowest = np.zeros(n_outputs, np.int64), np.zeros(n_outputs, np.int64)
-    space, rows, tilts = (
-        _new_space(problem, _SETTINGS.max_seen),
-        np.empty((dimension, dimension)),
-        np.zeros((3, dimension)),
-    )
+    space = _new_space(problem, _SETTINGS.max_seen)
+    rows = np.empty((dimension, dimension))
+    tilts = np.zeros((3, dimension))
     shares, slope = np.zeros(dimension), np.zeros(dimension)
     point, total = np.zeros(dimension, np.int64), np.zeros(n_outputs, np.int64)
     for box in range(n_boxes):
         n_parts = 0
         centre[0], half[0] = centres[box], halves[box]
-        level, is_new, n_nodes = 0, True, 0
+        level = 0
+        is_new = True
+        n_nodes = 0
         while level >= 0:
             if is_new:
                 code = END.left
@@ -583,7 +609,9 @@ def explore(
                         for k in range(n_outputs):
                             highest[k] += max(highs[kept, 0, k], highs[kept, 1, k])
                             lowest[k] += min(lows[kept, 0, k], lows[kept, 1, k])
-                        opened[level, 0, kept], opened[level, 1, kept], opened[level, 2, kept] = event, middle, reach
+                        opened[level, 0, kept] = event
+                        opened[level, 1, kept] = middle
+                        opened[level, 2, kept] = reach
                         kept += 1
                     n_open[level] = kept
                     for k in range(n_outputs):
@@ -615,7 +643,9 @@ def explore(
                         elif half[level].max() <= closest[box] and _meet(normals, space, rows):
                             code = END.stuck
                         else:
-                            code, axes[level], visits[level] = axis, axis, 0
+                            code = axis
+                            axes[level] = axis
+                            visits[level] = 0
                 codes[box, n_codes[box]] = code
                 n_codes[box] += 1
                 if code >= END.last:

@@ -432,7 +432,9 @@ class BoxSearch:
         """Search boxes in which events meet, as problems with fewer samples; return those that must be halved."""
         again = []
         for number in range(boxes.n_boxes):
-            bound, centre, half = float(boxes.bounds[number]), boxes.centres[number], boxes.halves[number]
+            bound = float(boxes.bounds[number])
+            centre = boxes.centres[number]
+            half = boxes.halves[number]
             is_enough = bound <= max(self.enough, found.value, found.bound)
             if is_enough or (found.value > self.enough and not self.is_thorough):
                 found.bound = max(found.bound, bound)

@@ -201,7 +201,9 @@ def solve_complete(
     if start is not None:
         parameters = np.concatenate((parameters, events.representable(np.asarray(start, dtype=object))))
     best: tuple[float, Solution] | None = None
-    best_dual, rounds, n_stale = -inf, [], 0
+    best_dual = -inf
+    rounds = []
+    n_stale = 0
     for _ in range(max_rounds):
         problem = ConvexProblem(
             build_dictionary(witnesses_of(events, parameters), inputs, readout),
@@ -308,7 +310,8 @@ def price_dual(
     weights = spread_over_steps(dual_point.detach().cpu().numpy(), readout, events)
     weights = weights / (events.n_steps if readout == "mean" else 1)
     limits |= {"enough": enough, "n_found": _SETTINGS.n_added}
-    n_outputs, exempt = weights.shape[2], problem.dictionary if problem.l2_strength else None
+    n_outputs = weights.shape[2]
+    exempt = problem.dictionary if problem.l2_strength else None
     if exempt is None and isinstance(problem.penalty, GroupL2) and n_outputs > 1:
         found = price(events, weights, is_group=True, **limits)
         # A vector with this norm: certify_with_bound takes the norm of the bounds on single outputs.

@@ -141,7 +141,11 @@ class _Search:
         n_found: int,
         known: _Known,
     ) -> None:
-        self.events, self.weights, self.enough, self.n_found, self.known = events, weights, enough, n_found, known
+        self.events = events
+        self.weights = weights
+        self.enough = enough
+        self.n_found = n_found
+        self.known = known
         self.found: list[tuple[float, Vector]] = []
         self._seen: set[bytes] = set()
         self._order = count()
@@ -222,7 +226,9 @@ class _Search:
             fire, rest = np.flatnonzero(can_fire), np.flatnonzero(can_rest)
             spikes = np.concatenate((np.ones(len(fire), dtype=bool), np.zeros(len(rest), dtype=bool)))
             entries = np.concatenate((fire, rest))
-            owner, resets, gains = owner[entries], resets[entries], gains[entries]
+            owner = owner[entries]
+            resets = resets[entries]
+            gains = gains[entries]
             gains = gains + np.where(spikes, self.weights[owner, step], 0.0)
             seen = seen[entries] + digits[step] * spikes
             if step + 1 < self.events.n_steps:

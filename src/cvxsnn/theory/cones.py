@@ -175,15 +175,6 @@ class Frontier:
         kept = np.flatnonzero(is_plain)
         self._keep(kept, ~has_down[kept], parts)
 
-    def take(self, origin: npt.NDArray[np.int64]) -> None:
-        """Replace all sets by the sets ``origin``, in that order and with repetitions."""
-        sizes = np.diff(self._start)[origin]
-        rows = self._rows(origin, sizes)
-        self._rays, self._tight = self._rays[rows], self._tight[rows]
-        self._start = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        self._strict = self._strict[origin]
-        self._lines = [self._lines[k] for k in origin]
-
     def _rows(self, sets: IntArray, sizes: IntArray) -> IntArray:
         """Return the indices of the rays of some sets, set by set."""
         shift = np.repeat(self._start[:-1][sets] - np.concatenate(([0], np.cumsum(sizes)[:-1])), sizes)

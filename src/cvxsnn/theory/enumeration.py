@@ -16,7 +16,7 @@ from ..core.formatting import plural
 from ..data.sequences import as_inputs
 from ..dictionary import Readout, SpikeDictionary
 from ..dictionary.building import build_spikes
-from ..neurons import HiddenLayer, ThresholdLayer
+from ..neurons import HiddenLayer
 from ..neurons.exact import snap_inputs
 from ..witnesses import Provenance, WitnessSet
 from .cones import Cone, Frontier
@@ -180,16 +180,7 @@ def enumerate_lif(family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_P
     inputs = as_inputs(inputs).cpu()
     distinct, inverse = torch.unique(family.read(inputs), dim=0, return_inverse=True)
     samples = torch.zeros(len(distinct), dtype=torch.int64).scatter_(0, inverse, torch.arange(len(inverse)))
-    frontier, spikes = split_parameters(family, inputs[samples], max_patterns=max_patterns)
-    parameters = np.array(list(frontier.witnesses()), dtype=object)
-    return Trajectories(spikes[:, inverse.numpy()], parameters)
-
-
-def split_parameters(
-    family: LIFFamily, inputs: Array, *, max_patterns: int = MAX_PATTERNS
-) -> tuple[Frontier, npt.NDArray[np.bool_]]:
-    """Return the parts into which spikes cut a family's parameters, and the spikes (n_parts, n_samples, n_steps)."""
-    events = family.on(inputs)
+    events = family.on(inputs[samples])
     _check_estimate(count_cells(events.n_samples * events.n_steps, events.dimension), max_patterns)
     frontier = Frontier(events.cone(), events.dimension)
     spikes = np.zeros((1, events.n_samples, events.n_steps), dtype=bool)
@@ -202,65 +193,8 @@ def split_parameters(
             spikes, resets = spikes[frontier.origin], resets[frontier.origin]
             spikes[:, sample, step] = frontier.spikes
             _check_count(len(frontier), max_patterns)
-    return frontier, spikes
-
-
-def enumerate_recurrent(
-    inputs: Array, width: int = 1, *, bias: bool = False, max_patterns: int = MAX_PATTERNS
-) -> tuple[npt.NDArray[np.bool_], IntArray]:
-    """Enumerate all joint spike trajectories of a layer of threshold neurons with dense recurrence.
-
-    Parameters
-    ----------
-    inputs : array of shape (n_samples, n_steps, n_features)
-        The sequences.
-    width : int
-        Number of neurons in the layer.
-    bias : bool
-        Whether neurons have a constant drive.
-    max_patterns : int
-        Raise an error if more are to be expected, or are found.
-
-    Returns
-    -------
-    spikes : array of shape (n_layers, width, n_samples, n_steps), dtype bool
-        The distinct joint trajectories.
-    parameters : array of shape (n_layers, width, dimension)
-        Integers per neuron: input weights, the bias if there is one, and weights from all neurons of the layer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cvxsnn import theory
-    >>> inputs = np.array([[1.0, 0.5], [-1.0, 1.0]])[:, :, None]
-    >>> spikes, parameters = theory.enumerate_recurrent(inputs)
-    >>> len(spikes) == len(parameters)
-    True
-    """
-    inputs = as_inputs(inputs)
-    distinct, inverse = torch.unique(inputs.cpu(), dim=0, return_inverse=True)
-    values, _ = as_integers(snap_inputs(distinct).numpy())
-    if bias:
-        values = np.concatenate((values, np.ones_like(values[:, :, :1])), axis=2)
-    n_samples, n_steps, n_values = values.shape
-    dimension = n_values + width
-    _check_estimate(count_cells(n_samples * n_steps, dimension) ** width, max_patterns)
-    frontiers = [Frontier(Cone.whole_space(dimension), dimension) for _ in range(width)]
-    spikes = np.zeros((1, width, n_samples, n_steps), dtype=bool)
-    for sample in range(n_samples):
-        for step in range(n_steps):
-            for neuron, frontier in enumerate(frontiers):
-                before = spikes[:, :, sample, step - 1] if step else np.zeros((len(spikes), width), dtype=bool)
-                drive = np.broadcast_to(values[sample, step], (len(spikes), n_values))
-                frontier.cut(np.concatenate((drive, before.astype(values.dtype)), axis=1))
-                spikes = spikes[frontier.origin]
-                spikes[:, neuron, sample, step] = frontier.spikes
-                for other in frontiers:
-                    if other is not frontier:
-                        other.take(frontier.origin)
-                _check_count(len(spikes), max_patterns)
-    parameters = np.array([list(frontier.witnesses()) for frontier in frontiers], dtype=object)
-    return spikes[:, :, inverse.numpy()], parameters.transpose(1, 0, 2)
+    parameters = np.array(list(frontier.witnesses()), dtype=object)
+    return Trajectories(spikes[:, inverse.numpy()], parameters)
 
 
 def complete_dictionary(
@@ -333,64 +267,6 @@ def complete_dictionary(
         _check_count(len(found), max_patterns)
     witnesses = _join(list(found.values()), {"family": family.record(), "lower": tuple(lower), "readout": readout})
     dictionary = build_spikes(witnesses, inputs, readout)
-    _check_realised(dictionary, len(found))
-    return dictionary.as_complete()
-
-
-def complete_recurrent_dictionary(
-    inputs: Array, width: int = 1, readout: Readout = "last", *, bias: bool = False, max_patterns: int = MAX_PATTERNS
-) -> SpikeDictionary:
-    """Build the complete witnessed dictionary of one layer of threshold neurons with dense recurrence.
-
-    Parameters
-    ----------
-    inputs : array of shape (n_samples, n_steps, n_features)
-        The sequences.
-    width : int
-        Number of neurons in the layer.
-    readout : "last", "all" or "mean"
-        Which steps the read-out sees.
-    bias : bool
-        Whether neurons have a constant drive.
-    max_patterns : int
-        Raise an error if more are to be expected, or are found.
-
-    Returns
-    -------
-    SpikeDictionary
-        The dictionary, marked as complete.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cvxsnn import theory
-    >>> inputs = np.array([[1.0, 0.5], [-1.0, 1.0]])[:, :, None]
-    >>> theory.complete_recurrent_dictionary(inputs).is_complete
-    True
-    """
-    readout = check_complete_readout(readout)
-    inputs = as_inputs(inputs).cpu()
-    spikes, parameters = enumerate_recurrent(inputs, width, bias=bias, max_patterns=max_patterns)
-    found: dict[bytes, tuple[int, int]] = {}
-    for number, joint in enumerate(spikes):
-        for neuron, pattern in enumerate(_visible(joint, readout)):
-            found.setdefault(pattern.tobytes(), (number, neuron))
-    chosen = sorted({number for number, _ in found.values()})
-    values = torch.from_numpy(parameters[chosen].astype(np.float64))
-    n_features = inputs.shape[2]
-    _, unit = as_integers(snap_inputs(inputs).numpy())
-    if float(values.abs().max()) >= 2**31:
-        raise InvalidInputError(
-            "expected neurons that weights of 32 bits can represent, got longer ones: round the inputs"
-        )
-    layer = ThresholdLayer(
-        values[:, :, :n_features].transpose(1, 2).contiguous(),
-        bias=values[:, :, n_features] * unit if bias else torch.zeros(len(chosen), width, dtype=torch.float64),
-        recurrent_weight=values[:, :, -width:].transpose(1, 2).contiguous() * unit,
-        weight_bits=32,
-    )
-    recipe = {"neuron": "threshold", "width": width, "bias": bias, "readout": readout}
-    dictionary = build_spikes(WitnessSet((layer,), Provenance("enumerated", recipe)), inputs, readout)
     _check_realised(dictionary, len(found))
     return dictionary.as_complete()
 

@@ -24,16 +24,24 @@ def _best_on_line(problem: Problem, point: Any, way: Any, low: float, high: floa
     roots = problem.roots
     n_samples = len(roots)
     room = 4 * n_samples + 64
-    places, changes, n_places = np.empty(room), np.empty(room), 0
+    places = np.empty(room)
+    changes = np.empty(room)
+    n_places = 0
     stack, ends = np.empty(64, np.int64), np.empty((64, 2))
     own_sums = np.empty(64)
     total = problem.offset
     for j in range(n_samples):
-        stack[0], ends[0, 0], ends[0, 1], own_sums[0] = roots[j], low, high, 0.0
+        stack[0] = roots[j]
+        ends[0, 0] = low
+        ends[0, 1] = high
+        own_sums[0] = 0.0
         size = 1
         while size > 0:
             size -= 1
-            event, start, end, added = stack[size], ends[size, 0], ends[size, 1], own_sums[size]
+            event = stack[size]
+            start = ends[size, 0]
+            end = ends[size, 1]
+            added = own_sums[size]
             if event < 0:
                 if added != 0.0:
                     if n_places + 2 > len(places):
@@ -56,15 +64,21 @@ def _best_on_line(problem: Problem, point: Any, way: Any, low: float, high: floa
             cut = -middle / rise if rise != 0.0 else np.inf
             if rise != 0.0 and start < cut < end:
                 first = 0 if rise > 0 else 1  # the side before the cut
-                stack[size], ends[size, 0], ends[size, 1] = edges[event, first], start, cut
+                stack[size] = edges[event, first]
+                ends[size, 0] = start
+                ends[size, 1] = cut
                 own_sums[size] = added + gains[event, first]
-                stack[size + 1], ends[size + 1, 0], ends[size + 1, 1] = edges[event, 1 - first], cut, end
+                stack[size + 1] = edges[event, 1 - first]
+                ends[size + 1, 0] = cut
+                ends[size + 1, 1] = end
                 own_sums[size + 1] = added + gains[event, 1 - first]
                 size += 2
             else:
                 is_above = middle >= 0 if rise == 0.0 else (rise > 0) == (cut <= start)
                 side = 1 if is_above else 0
-                stack[size], ends[size, 0], ends[size, 1] = edges[event, side], start, end
+                stack[size] = edges[event, side]
+                ends[size, 0] = start
+                ends[size, 1] = end
                 own_sums[size] = added + gains[event, side]
                 size += 1
     order = np.argsort(places[:n_places])

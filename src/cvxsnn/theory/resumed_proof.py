@@ -42,7 +42,9 @@ def resume_proof(trees: SpikeTrees, searches: tuple[Search, ...], enough: float,
         raise InvalidInputError("expected a certificate file of the same search, got one of other boxes")
     if len(pivot_columns(frame.basis)) < len(frame.basis) or (frame.has_wall and not _has_own_threshold(frame.basis)):
         raise InvalidInputError("expected coordinates of all neurons in a certificate file, got others")
-    proof, text, uses = Proof(frame), iter(listed.code), iter(listed.closer)
+    proof = Proof(frame)
+    text = iter(listed.code)
+    uses = iter(listed.closer)
     ends: list[tuple[bytes, int, list[int], list[int]]] = []
     closer: dict[int, tuple[int, ...]] = {}
     for centre, half in zip(*frame.faces()[:2], strict=True):

@@ -73,7 +73,9 @@ class SpikeTrees:
                 f"expected at most {_MAX_EVENTS:,} events of samples, steps and histories, got {n_events:,}: use fewer "
                 "steps or samples"
             )
-        normals, edges, gains = [], [], []
+        normals = []
+        edges = []
+        gains = []
         sums, place = events.sums[samples], 0
         resets = np.zeros((len(used), 1), dtype=events.sums.dtype)
         first = np.arange(len(used), dtype=np.int64)

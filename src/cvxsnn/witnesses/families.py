@@ -126,7 +126,9 @@ def regenerate(provenance: Provenance, *, inputs: Sequences | Array | None = Non
     if provenance.kind != "sampled":
         raise InvalidInputError(f"expected sampled witnesses, got {provenance.kind} ones: only a sample has a seed")
     recipe = {**provenance.recipe, **overrides}
-    subnetworks, neurons, seed = recipe.pop("subnetworks", None), recipe.pop("neurons", None), recipe.pop("seed")
+    subnetworks = recipe.pop("subnetworks", None)
+    neurons = recipe.pop("neurons", None)
+    seed = recipe.pop("seed")
     n_features, digest = recipe.pop("n_features", None), recipe.pop("inputs", None)
     family = as_family(recipe)
     data: Any = _same_inputs(digest, inputs, recipe, seed) if family.needs_inputs else n_features

@@ -221,7 +221,9 @@ class _Sampler:
         channels, is_read = self._channels(generator, n_drives, SIZES.channels[0])
         source, delay, weight = self._on_channels(channels, is_read, view, dilation, kernels[kernel])
         number = np.sort(np.arange(n_neurons) % n_drives)
-        source, delay, weight = source[number], delay[number], self._snapped(weight)[number]
+        source = source[number]
+        delay = delay[number]
+        weight = self._snapped(weight)[number]
         series = generator.integers(self.n_samples, size=n_neurons)
         level = self._quantiles(source, delay, weight, series, generator.random(n_neurons))
         return _Neurons(source, delay, weight, level, np.zeros(n_neurons, dtype=np.int64))
@@ -335,7 +337,9 @@ def _drive(values, source, delay, weight, n_steps, total):  # type: ignore[no-un
     total[:n_steps] = 0
     for tap in range(len(weight)):
         if weight[tap] != 0:
-            row, shift, factor = values[source[tap]], delay[tap], weight[tap]
+            row = values[source[tap]]
+            shift = delay[tap]
+            factor = weight[tap]
             for step in range(shift, n_steps):
                 total[step] += factor * row[step - shift]
 

@@ -128,7 +128,9 @@ def mutate_family(generator: np.random.Generator, family: Draw, n_features: int,
         for number in generator.integers(len(choices), size=generator.integers(1, 3)):
             choices[number] = _one_of(generator, options[number])
         return DelayedDraw(family.n_layers, tuple(choices))
-    first, last, relays = dict(family.first), dict(family.last), family.middle == RELAY
+    first = dict(family.first)
+    last = dict(family.last)
+    relays = family.middle == RELAY
     for _ in range(generator.integers(1, 3)):
         where = "first" if family.n_layers == 1 else _one_of(generator, ("first", "last", "both"))
         name = _one_of(generator, (*_DYNAMICS, "fan_in") if where != "last" else tuple(_OPTIONS))

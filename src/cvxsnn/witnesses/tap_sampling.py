@@ -80,7 +80,9 @@ class Calibration:
     @cached_property
     def digest(self) -> str:
         """A digest that witnesses record, to recognise the sequences that they were drawn from."""
-        digest, inputs, inside = hashlib.sha256(), self.sequences.inputs, self.sequences.is_inside()
+        digest = hashlib.sha256()
+        inputs = self.sequences.inputs
+        inside = self.sequences.is_inside()
         digest.update(repr(tuple(inputs.shape)).encode())
         # Whatever the padding holds, the sequences are the same.
         values = inputs if inside is None else inputs.masked_fill(~inside[:, :, None], 0)
@@ -192,10 +194,13 @@ class TapSampler:
     def __init__(
         self, plan: LayerPlan, shape: tuple[int, int], calibration: Calibration, generator: Streams, below: Below = ()
     ) -> None:
-        self.plan, self.generator, self.lengths = plan, generator, calibration.lengths
+        self.plan = plan
+        self.generator = generator
+        self.lengths = calibration.lengths
         self.values = _time_major(roll_out(below, calibration.sequences, "all")) if below else calibration.values
         n_steps, n_rows, self.n_samples = self.values.shape
-        self.n_neurons, self.n_inputs = math.prod(shape), below[-1].width if below else n_rows
+        self.n_neurons = math.prod(shape)
+        self.n_inputs = below[-1].width if below else n_rows
         longest = min(n_steps - 1, MAX_DELAY) if plan.max_delay is None else plan.max_delay
         self.max_delay = longest - int(plan.differenced)  # a first difference reads one step further back
         # Above the first layer, each subnetwork reads its own rows of values.
@@ -216,7 +221,9 @@ class TapSampler:
         if plan.quantiles is not None:
             level, spread = self._levels(plan.quantiles, source, delay, snapped.double(), decay)
             # The membrane is measured from its firing level: it starts there below zero, and leaks towards it.
-            bias, start, reset = -level * (1 - decay), -level, reset * spread
+            bias = -level * (1 - decay)
+            start = -level
+            reset = reset * spread
         names = ("source", "delay", "bias", "decay", "threshold", "initial_membrane")
         drawn = zip(names, map(torch.from_numpy, (source, delay, bias, decay, reset, start)), strict=True)
         return {"weight": snapped, **dict(drawn)}
@@ -229,7 +236,9 @@ class TapSampler:
         return np.full(self.n_neurons, float(value))
 
     def _weights(self, source: Integers, delay: Integers) -> Floats:
-        generator, (n_neurons, n_taps), kind = self.generator("weight"), source.shape, self.plan.weights
+        generator = self.generator("weight")
+        (n_neurons, n_taps) = source.shape
+        kind = self.plan.weights
         if kind == "two-valued":
             # A third at 2 and two thirds at -1 sum to zero, so a constant input leaves the membrane at rest.
             order = generator.random((n_neurons, n_taps)).argsort(axis=1)
@@ -273,7 +282,8 @@ class TapSampler:
         """Return a random quantile of each neuron's membrane when it never fires, and the membrane's deviation."""
         # Without resets the membrane is linear in the inputs, so it does not depend on the level that is sought.
         generator, n_membranes = self.generator("quantile"), 1024  # quantiles of more values differ little
-        quantile, is_last = generator.uniform(*quantiles, size=self.n_neurons), self.plan.steps == "last"
+        quantile = generator.uniform(*quantiles, size=self.n_neurons)
+        is_last = self.plan.steps == "last"
         # Long sequences have many steps, so fewer of them are enough, but from at least 32.
         n_wanted = n_membranes if is_last else math.ceil(4 * n_membranes / self.lengths.mean())
         samples = np.sort(generator.choice(self.n_samples, min(self.n_samples, max(32, n_wanted)), replace=False))
@@ -335,7 +345,8 @@ def _box(sampler: TapSampler) -> tuple[Integers, Integers]:
 
 
 def _dilated(sampler: TapSampler) -> tuple[Integers, Integers]:
-    generator, n_taps = sampler.generator("taps"), min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
+    generator = sampler.generator("taps")
+    n_taps = min(sampler.plan.fan_in or 9, sampler.max_delay + 1)
     largest = max(1.0, sampler.max_delay / max(1, n_taps - 1))
     # Log-uniform, so that every octave of time scales is drawn equally often.
     dilation = np.exp(generator.uniform(0, math.log(largest), sampler.n_neurons))

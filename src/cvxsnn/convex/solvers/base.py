@@ -16,7 +16,7 @@ from ...core.memory import check_fits, dense_bytes
 from ..problem import ConvexProblem
 
 DENSE_COPIES = 4
-"""Matrices of rows × atoms alive in an interior-point step: columns, margins, margins weighted, and their transpose."""
+"""Matrices of float64 as large as the columns that are alive in a step of a solver that holds them."""
 
 NARROWEST = 1e-12
 """Width below which float64 cannot distinguish a rounded corner from the corner."""

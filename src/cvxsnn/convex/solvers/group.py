@@ -53,7 +53,9 @@ class Group(Solver):
     def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a whole problem."""
         search = _SmoothedSearch(problem, coef, intercept, budget.tolerance)
-        best_gap, n_idle, status = inf, 0, Status.ITERATION_LIMIT
+        best_gap = inf
+        n_idle = 0
+        status = Status.ITERATION_LIMIT
         for _ in range(budget.max_iterations):
             search.assess()
             gap = search.gap
@@ -82,7 +84,9 @@ class _SmoothedSearch:
         self.problem, self.tolerance = problem, tolerance
         self.coef, self.intercept = coef, intercept
         self.scores = problem.dictionary.matvec(coef) + intercept
-        self.best_primal, self.best_coef, self.best_intercept = inf, coef, intercept
+        self.best_primal = inf
+        self.best_coef = coef
+        self.best_intercept = intercept
         self.best_bound, self.best_dual = -inf, problem.null_dual
         self.targets = torch.cat([head.targets for head in problem.heads], dim=1)
         hinge_weight = [0.0 if h.loss.is_smooth else h.weight for h in problem.heads for _ in h.targets[0]]
@@ -90,7 +94,9 @@ class _SmoothedSearch:
         self.has_hinge = bool(self.hinge_weight.any())
         self.working = coef.any(1)
         self.slope, self.lean = torch.zeros_like(coef), torch.zeros_like(self.scores)
-        self.allowance, self.smooth, self.is_settled = inf, problem.smoothed(NARROWEST), True
+        self.allowance = inf
+        self.smooth = problem.smoothed(NARROWEST)
+        self.is_settled = True
 
     @property
     def gap(self) -> float:
@@ -133,7 +139,9 @@ class _SmoothedSearch:
         primal = self.problem.objective(coef, scores)
         # A point that is not sparse must beat its sparse rival by half the tolerance.
         if primal <= self.best_primal and primal < rival * (1 - 0.5 * self.tolerance):
-            self.best_primal, self.best_coef, self.best_intercept = primal, coef, self.intercept
+            self.best_primal = primal
+            self.best_coef = coef
+            self.best_intercept = self.intercept
         return primal
 
     def advance(self) -> None:
@@ -144,7 +152,9 @@ class _SmoothedSearch:
         n_atoms, n_columns = len(atoms), len(atoms) + problem.intercept
         column = torch.arange(n_columns, device=atoms.device).repeat(n_outputs)
         outputs = torch.arange(n_outputs, device=atoms.device).repeat_interleave(n_columns)
-        value, slope, short = self.coef[atoms], self.slope[atoms], 1 - self.targets * self.scores
+        value = self.coef[atoms]
+        slope = self.slope[atoms]
+        short = 1 - self.targets * self.scores
         eta, eta_short = _smooth_norm(value.norm(dim=1, keepdim=True), self.epsilon), _smooth_norm(short, self.width)
         unit, unit_short = value / eta, short / eta_short
 

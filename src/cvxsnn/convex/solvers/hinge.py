@@ -112,7 +112,10 @@ class _Best:
     """The best coefficients and the best dual variable seen so far."""
 
     def __init__(self, problem: ConvexProblem, margin: Tensor, weight: Tensor, is_intercept: Tensor) -> None:
-        self._problem, self._margin, self._weight, self._is_intercept = problem, margin, weight, is_intercept
+        self._problem = problem
+        self._margin = margin
+        self._weight = weight
+        self._is_intercept = is_intercept
         # At zero coefficients every hinge is one.
         self.coef = margin.new_zeros(margin.shape[1])
         self.primal = float(weight.sum() + problem.penalty_value(self.coef[~is_intercept, None]))
@@ -216,7 +219,10 @@ class _State:
         self, margin: Tensor, ridge: Tensor, centre: Tensor, is_free: Tensor, alpha: Tensor, pull: Tensor, half: float
     ) -> None:
         n_rows, n_columns = margin.shape
-        self.ridge, self.centre, self.is_free, self.alpha = ridge, centre, is_free, alpha
+        self.ridge = ridge
+        self.centre = centre
+        self.is_free = is_free
+        self.alpha = alpha
         self.is_linear = not bool(ridge.any())
         self.coef = margin.new_zeros(n_columns)
         self.positive, self.negative = margin.new_full((n_columns,), half), margin.new_full((n_columns,), half)
@@ -351,7 +357,9 @@ class _System:
     """
 
     def __init__(self, margin: Tensor, row_scale: Tensor, column_scale: Tensor, precision: torch.dtype) -> None:
-        self.margin, self.row_scale, self.column_scale = margin, row_scale, column_scale
+        self.margin = margin
+        self.row_scale = row_scale
+        self.column_scale = column_scale
         self.is_wide, self.is_apart = margin.shape[0] < margin.shape[1], column_scale == 0
         if self.is_wide:
             factor = (margin * torch.where(self.is_apart, 0.0, column_scale.rsqrt())).T

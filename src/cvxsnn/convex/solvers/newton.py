@@ -75,15 +75,21 @@ class Newton(Solver):
     def solve(self, problem: ConvexProblem, coef: Tensor, intercept: Tensor, budget: Budget) -> SolverResult:
         """Minimise a problem of one head."""
         point = _Point(coef, intercept, problem.dictionary.matvec(coef) + intercept)
-        gap, best_gap, n_idle = inf, inf, 0
-        level, rough, n_slow, status = inf, torch.float32, 0, Status.ITERATION_LIMIT
+        gap = inf
+        best_gap = inf
+        n_idle = 0
+        level = inf
+        rough = torch.float32
+        n_slow = 0
+        status = Status.ITERATION_LIMIT
         for _ in range(budget.max_iterations):
             dual = problem.unit_dual(point.scores)
             correlation = problem.correlation(dual)
             slope = correlation + problem.quadratic_slope(point.coef) if problem.l2_strength else correlation
             largest = float(slope.abs().max())
             # Far from the goal, aim at a larger strength first: the working set then grows to its size from below.
-            before, level = level, max(problem.l1_strength, min(level, _TUNING.level_factor * largest))
+            before = level
+            level = max(problem.l1_strength, min(level, _TUNING.level_factor * largest))
             n_slow = n_slow + 1 if level > max(problem.l1_strength, _TUNING.slow * before) else 0
             if n_slow > _TUNING.max_slow:
                 rough = torch.float64
@@ -231,7 +237,8 @@ def loss_hessian(
     """
     size = len(column)
     if hessian_bytes(size) > memory.NEGLIGIBLE:
-        purpose, remedy = f"the Hessian over {size:,} active coefficients", "raise l1_strength, or use fewer witnesses"
+        purpose = f"the Hessian over {size:,} active coefficients"
+        remedy = "raise l1_strength, or use fewer witnesses"
         memory.check_fits(hessian_bytes(size), curvature.device, purpose, remedy)
     hessian = torch.zeros(size, size, dtype=torch.float64, device=curvature.device)
     edges = torch.searchsorted(outputs, torch.arange(problem.n_outputs + 1, device=outputs.device)).tolist()

@@ -121,7 +121,9 @@ class _ActiveSets:
     def __init__(self, gram: Tensor, linear: Tensor, strength: Tensor, start: Tensor, tolerance: Tensor) -> None:
         self._gram, self._x = gram, start.clone()
         self._ridge = _TUNING.ridge * float(gram.diagonal().max().clamp_min(1e-100))
-        self._linear, self._strength, self._tolerance = linear, strength, tolerance[:, None]
+        self._linear = linear
+        self._strength = strength
+        self._tolerance = tolerance[:, None]
         self._limits = tolerance.tolist()
         self._rounding = (_TUNING.idle_violation * strength.amax(1)).tolist()
         self._unit = _TUNING.n_units * 2.0**-53
@@ -141,7 +143,9 @@ class _ActiveSets:
     def _iterate(self) -> None:
         """Take one step in every open problem."""
         rows = self._rows()
-        x, strength, tolerance = self._x[rows], self._strength[rows], self._tolerance[rows]
+        x = self._x[rows]
+        strength = self._strength[rows]
+        tolerance = self._tolerance[rows]
         gradient = _product(self._gram, x) - self._linear[rows]
         in_support = (x != 0) | (strength == 0)
         violation = torch.where(in_support, (gradient + strength * x.sign()).abs(), gradient.abs() - strength)

@@ -69,7 +69,9 @@ class _Descent:
         curvature = max(head.weight * head.loss.max_curvature for head in problem.heads)
         step = 1.0 / (curvature * self.norm)
         coef, intercept = self.coef, self.intercept
-        ahead_coef, ahead_intercept, momentum = coef, intercept, 1.0
+        ahead_coef = coef
+        ahead_intercept = intercept
+        momentum = 1.0
         while self.n_iterations < self.budget.max_iterations:
             self.n_iterations += 1
             dual = problem.unit_dual(self.columns @ ahead_coef + ahead_intercept) * problem.row_weight[:, None]
@@ -84,7 +86,9 @@ class _Descent:
             following = 1.0 if bool(uphill > 0) else (1 + (1 + 4 * momentum**2) ** 0.5) / 2
             push = 0.0 if following == 1.0 else (momentum - 1) / following
             ahead_coef, ahead_intercept = moved + push * (moved - coef), shifted + push * (shifted - intercept)
-            coef, intercept, momentum = moved, shifted, following
+            coef = moved
+            intercept = shifted
+            momentum = following
             if self.n_iterations % 20 == 0:
                 gap = self._update_best(problem, coef, intercept)
                 if self.is_over or gap <= until_width:
@@ -97,7 +101,9 @@ class _Descent:
         primal = self.problem.objective(coef, scores)
         bound, feasible = lower_bound(self.problem, smooth.unit_dual(scores))
         if primal < self.best_primal:
-            self.best_primal, self.best_coef, self.best_intercept = primal, coef, intercept
+            self.best_primal = primal
+            self.best_coef = coef
+            self.best_intercept = intercept
         if bound > self.best_bound:
             self.best_bound, self.best_dual = bound, feasible
         self.budget.record(self.best_primal, self.best_bound, int(coef.any(1).sum()))

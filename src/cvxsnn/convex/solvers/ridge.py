@@ -34,7 +34,7 @@ from ...dictionary.products import assemble, self_product
 from ..certificate import bound_at, lower_bound, relative_gap
 from ..linear import FactorInPlace, factorise, from_centre, is_wide, row_products, solve_ridge, weighted_gram
 from ..problem import ConvexProblem
-from .base import Budget, Solver, SolverResult, Status, is_late
+from .base import DENSE_COPIES, Budget, Solver, SolverResult, Status, is_late
 
 
 def must_stream(problem: ConvexProblem) -> bool:
@@ -43,8 +43,7 @@ def must_stream(problem: ConvexProblem) -> bool:
     available = available_bytes(dictionary.device)
     if available is None or not dictionary.is_in_memory or dictionary.n_rows < dictionary.n_atoms:
         return False
-    # Four float64 copies of the columns are alive in a step with columns in memory.
-    return 4 * dense_bytes(*dictionary.shape) > available >= symmetric_bytes(dictionary.n_atoms)
+    return DENSE_COPIES * dense_bytes(*dictionary.shape) > available >= symmetric_bytes(dictionary.n_atoms)
 
 
 def best_intercept(problem: ConvexProblem, coef: Tensor) -> Tensor:
@@ -176,7 +175,10 @@ class RidgeSteps:
             n_rows, n_atoms = problem.dictionary.shape
             purpose = f"{plural(n_rows, 'row')} × {plural(n_atoms, 'atom')} as numbers"
             check_fits(dense_bytes(n_rows, n_atoms), problem.dictionary.device, purpose, "use fewer witnesses")
-        self.problem, self.coef, self.intercept, self._deadline = problem, coef, intercept, deadline
+        self.problem = problem
+        self.coef = coef
+        self.intercept = intercept
+        self._deadline = deadline
         self.scores = problem.dictionary.matvec(coef) + intercept
         self._storage = _StreamedColumns if is_streamed else _HeldColumns
         self._precision = torch.float32
@@ -187,7 +189,9 @@ class RidgeSteps:
 
     def minimise(self, budget: Budget) -> Status:
         """Take Newton steps to a relative gap of ``budget.tolerance``, in float32 and then in float64."""
-        best_gap, best_primal, n_idle = inf, inf, 0
+        best_gap = inf
+        best_primal = inf
+        n_idle = 0
         for _ in range(budget.max_iterations):
             primal = self.problem.objective(self.coef, self.scores)
             bound = self.bound(self.problem, primal, budget.tolerance)
@@ -284,7 +288,9 @@ class RidgeSteps:
         # Not `first >= 0`: NaN must end the search too.
         if not first < 0:
             return 0.0
-        low, high, step = 0.0, 1.0, 1.0
+        low = 0.0
+        high = 1.0
+        step = 1.0
         for _ in range(40):  # bisection: the objective is convex, so its slope rises
             now = slope(step)
             if abs(now) <= -_TUNING.flat * first or (step == 1.0 and now < 0):
@@ -351,7 +357,9 @@ class _HeldColumns(_Columns):
         share = weight / mass
         if ridge == self.ridge and float((share - self._share).abs().sum()) <= _TUNING.stale:
             return
-        self.mass, self.ridge, self._share = mass, ridge, share
+        self.mass = mass
+        self.ridge = ridge
+        self._share = share
         self.mean = share @ self._values if self.problem.intercept else torch.zeros_like(self._values[0])
         scaled = (self._values - self.mean) * weight.sqrt()[:, None]
         is_wide = scaled.shape[1] > scaled.shape[0]
@@ -392,7 +400,9 @@ class _StreamedColumns(_Columns):
         if ridge == self.ridge and self.mass / most <= mass <= self.mass * most:
             return
         self.release()
-        self.mass, self.ridge, workspace = mass, ridge, self.problem.row_workspace
+        self.mass = mass
+        self.ridge = ridge
+        workspace = self.problem.row_workspace
         self.mean = workspace.get(_plain_means, self.problem)
         gram, raised = workspace.get(_centred_gram, self.problem), ridge / mass
         for _ in range(12):  # float32 may leave the matrix no factor: raise the ridge
@@ -420,7 +430,9 @@ class _System:
 
     def __init__(self, columns: _Columns, scores: Tensor, ridge: float) -> None:
         problem, (head,) = columns.problem, columns.problem.heads
-        self.columns, self.ridge, self.has_intercept = columns, ridge, problem.intercept
+        self.columns = columns
+        self.ridge = ridge
+        self.has_intercept = problem.intercept
         self.is_shift_invariant = head.loss.is_shift_invariant
         bend, weight = problem.curvature(scores), head.weight * problem.row_weight[:, None]
         coupling = head.loss.coupling(bend)

@@ -158,7 +158,9 @@ def _integrate(tau: int, initial: float, n_steps: int, n_per_unit: int = 10) -> 
     production = [_production(initial)] * (n_delay + 1)
     for now in range(n_delay, n_delay + n_steps):
         then = now - n_delay
-        x, before, after = past[now], past[then], past[then + 1]
+        x = past[now]
+        before = past[then]
+        after = past[then + 1]
         # Interpolation at the midpoint of four equidistant values has the weights -1, 9, 9, -1 over 16.
         outer = past[max(then - 1, 0)] + past[then + 2]
         middle = _production((9 * (before + after) - outer) / 16)

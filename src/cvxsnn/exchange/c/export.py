@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 
 from ...convex.losses import LOSSES
 from ...convex.objective import decide_class
+from ...core import __version__
 from ...core.errors import InvalidInputError
 from ...core.formatting import plural, printable
 from ...core.storage import write_atomically
@@ -108,7 +108,8 @@ def _render(
         raise InvalidInputError(f"expected a SpikingNetwork, got a {type(network).__name__}: export its network")
     if network.readout == "all":  # the scores of a step are those of a sequence that ends there
         network = SpikingNetwork(network.layers, network.weight, network.heads, network.intercept, network.neurons)
-    program, labels = compile_network(network, n_steps), getattr(model, "classes_", np.arange(0)).tolist()
+    program = compile_network(network, n_steps)
+    labels = getattr(model, "classes_", np.arange(0)).tolist()
     if len(labels) == 2 and program.weight.shape[1] == 2:  # as decision_function: one score, positive for the second
         weight, intercept = np.diff(program.weight), np.diff(program.intercept)
         program = replace(program, weight=weight, intercept=intercept, size=2 * program.size)
@@ -129,7 +130,7 @@ def _render(
         "name": name,
         "NAME": name.upper(),
         "header": f"{stem}.h",
-        "version": version("cvxsnn"),
+        "version": __version__,
         "labels": [_in_comment(label) for label in labels],
         "is_classifier": bool(labels) or (not hasattr(model, "network_") and _has_classes(network)),
         "scales": [] if scale is None else [tuple(map(float, pair)) for pair in zip(*scale, strict=True)],
@@ -194,7 +195,8 @@ def _sequences(
 
 def _values(n_features: int, program: Program, whole: IntegerModel | None) -> dict[str, Any]:
     """Return what both templates read of a program, apart from tables."""
-    top, statistics = program.layers[-1], [segment.statistic for segment in program.segments]
+    top = program.layers[-1]
+    statistics = [segment.statistic for segment in program.segments]
     n_lazy = sum(block.last - block.first for block in top.blocks if block.is_lazy)
     n_numbers = sum(segment.last - segment.first for segment in program.segments if segment.statistic != "last")
     layers = [_layer_values(program, depth, whole is not None) for depth in range(len(program.layers))]
@@ -250,7 +252,9 @@ def _views(program: Program) -> list[dict[str, Any]]:
 
 def _layer_values(program: Program, depth: int, is_whole: bool) -> dict[str, Any]:
     """Return what the templates read of a layer."""
-    layer, number, group = program.layers[depth], depth + 1, 0
+    layer = program.layers[depth]
+    number = depth + 1
+    group = 0
     n_lazy = sum(block.last - block.first for block in layer.blocks if block.is_lazy)
     blocks = []
     for block in layer.blocks:
@@ -301,7 +305,8 @@ def _test(
     network: SpikingNetwork, program: Program, whole: IntegerModel | None, raw: Sequences, read: Sequences
 ) -> dict[str, Any]:
     """Return sequences for the self-test, and their scores."""
-    n_steps, few = program.n_steps or min(_LONGEST_TESTED, read.n_steps), torch.arange(min(_N_TESTED, len(raw)))
+    n_steps = program.n_steps or min(_LONGEST_TESTED, read.n_steps)
+    few = torch.arange(min(_N_TESTED, len(raw)))
     lengths = torch.full((len(few),), n_steps) if raw.lengths is None else raw.lengths[few].clamp(max=n_steps)
     # All beginnings of a sequence, whose scores are those of its steps; windows are complete at the end alone.
     ends = [torch.arange(length if program.n_steps else 1, length + 1) for length in lengths.tolist()]

@@ -294,7 +294,8 @@ def _fix(layer: CLayer, largest: Floats) -> FixedLayer:
         numbers: Integers = np.clip(np.rint(values / unit), 1 - 2**31, 2**31 - 1).astype(np.int64)
         return numbers
 
-    bias, first = fixed(layer.parameter("bias")[mine]), layer.parameter("initial_spikes")[mine] != 0
+    bias = fixed(layer.parameter("bias")[mine])
+    first = layer.parameter("initial_spikes")[mine] != 0
     if layer.recurrent is not None:
         shifts = shift(layer.taps), shift(layer.recurrent)
         return FixedLayer(*shifts, bias, None, None, None, first, is_strict=False)

@@ -236,7 +236,8 @@ def compile_network(network: SpikingNetwork, n_steps: int | None = None) -> Prog
     Program
         The tables.
     """
-    parsed, stack = parse_readout(network.readout), [layer.to("cpu") for layer in network.layers]
+    parsed = parse_readout(network.readout)
+    stack = [layer.to("cpu") for layer in network.layers]
     if parsed.kind != "mean" or parsed.n_windows == 1:
         n_steps = 0
     elif n_steps is None:

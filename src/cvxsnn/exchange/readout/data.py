@@ -114,7 +114,9 @@ def check_targets(targets: npt.NDArray[Any], n_outputs: int, loss: str) -> Targe
             raise InvalidInputError(f"expected {n_outputs} finite targets per sample, one per output, got {shape}")
         return values, loss, None, []
     classes = torch.from_numpy(targets.astype(np.int64))
-    lowest, highest, n_seen = int(classes.min()), int(classes.max()), len(np.unique(targets))
+    lowest = int(classes.min())
+    highest = int(classes.max())
+    n_seen = len(np.unique(targets))
     if lowest < 0 or highest >= n_classes:
         raise InvalidInputError(f"expected classes from 0 to {n_classes - 1}, got {lowest} to {highest}")
     if n_seen < 2:
@@ -231,7 +233,9 @@ def record(
 ) -> ReadoutData:
     """Run the model on every batch once and record the inputs of the layer."""
     n_outputs = layer.weight.shape[0]
-    sums, targets, decisions = [], [], []
+    sums = []
+    targets = []
+    decisions = []
     are_spikes, n_steps = True, 0
     for number, (inputs, labels) in enumerate(batches, 1):
         output, calls = runner.record(layer, inputs)

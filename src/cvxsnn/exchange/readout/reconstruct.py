@@ -163,7 +163,9 @@ def reconstruct_readout(
             "torch.float32, or divide the targets"
         )
 
-    has_changed, scale, shift = after.loss <= before.loss, 1.0, 0.0
+    has_changed = after.loss <= before.loss
+    scale = 1.0
+    shift = 0.0
     if has_changed:
         with untouched(model, seed):
             scale, shift, accuracy = fit_output_range(runner, last_layer, batches, data, solved, notify)

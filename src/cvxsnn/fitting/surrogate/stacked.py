@@ -8,7 +8,9 @@ from torch import Tensor
 from .networks import TrainableNetworks
 from .settings import SurrogateSettings
 
-_FIRST_MOMENT, _SECOND_MOMENT, _EPSILON = 0.9, 0.999, 1e-8
+_FIRST_MOMENT = 0.9
+_SECOND_MOMENT = 0.999
+_EPSILON = 1e-8
 
 
 class StackedAdam:

@@ -220,7 +220,8 @@ def train_jobs(
             shape = (*shape, "and more")
         batches[shape].append(number)
     runs: dict[int, SurrogateRun] = {}
-    total, before = sum(jobs[members[0]].settings.epochs for members in batches.values()), 0
+    total = sum(jobs[members[0]].settings.epochs for members in batches.values())
+    before = 0
     for members in batches.values():
         batch = _TrainingBatch([jobs[number] for number in members], [saved[number] for number in members])
         for epoch in batch.train(seconds_between_saves):
