@@ -94,7 +94,7 @@ def draw(axes: Axes) -> None:
     axes.set_ylim(top, 1.5)
     axes.set_axis_off()
     upward = [importer for importer, imported in between if order.index(importer) > order.index(imported)]
-    words = "imports go down, but for the red one" if upward else "imports: all of them go down"
+    words = "imports go down, but for those in red" if upward else "imports: all of them go down"
     axes.text(WIDTH + 43, 0.6, words, ha="right", fontsize=9, color=INK)
 
 
