@@ -535,14 +535,15 @@ class SpikingEstimator(EstimatorChoices, ABC):
         weight = judged.sample_weight
         weight = torch.ones(len(held), dtype=torch.float64) if weight is None else weight.cpu()
         fall, error = paired_difference(of_selection, of_training, weight / weight.sum())
-        training = f"training them changes the error on {plural(len(held), 'sample')} left out by {-float(fall):+.3g}"
+        by = f"{abs(float(fall)):.3g} {'less' if fall > 0 else 'more'}" if fall else "as much"
+        reason = f"as many trained ones err {by} on {plural(len(held), 'sample')} left out"
         if fall <= SIZES.clearly * error:
-            self.history_ = self.history_.explained(f"{training}, which is not clearly less")
+            self.history_ = self.history_.explained(reason + (", which may be chance" if fall > 0 else ""))
             return fitted.solution, fitted.program.objective, data
         learned = rival._refit(trained, own, seed, progress, kept)
         self.network_ = rival.network_
         self.probability_scale_ = None
-        self.history_ = History((*self.history_.explained(training), *rival.history_))
+        self.history_ = History((*self.history_.explained(f"{reason} and are read instead"), *rival.history_))
         return learned
 
     def _train_in_stages(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> _Learned:
