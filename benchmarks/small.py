@@ -53,7 +53,7 @@ STEPS = 1500
 METHOD = """`CVXSNN_DATA=... python -m benchmarks small`: test accuracy with 16, 64 and 256 neurons, means of the seeds;
 the largest certified relative gap; and processor seconds of a fit, of surrogate gradients with all learning rates.
 "selected" is forward selection from the neurons of the default; "sparsity=n" is the estimator, which trains where that
-errs clearly less on samples left out. Of the spoken digits, one speaker is tested and not heard in training.
+errs less on samples left out. Of the spoken digits, one speaker is tested and not heard in training.
 """
 
 Record = dict[str, Any]

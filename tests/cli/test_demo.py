@@ -2,7 +2,7 @@
 
 import pytest
 from cli.commands import run
-from experiments.test_demo import METHODS, tiny
+from experiments.test_demo import METHODS, tiny, tiny_lead
 from rich.console import Console
 
 from cvxsnn import cli
@@ -18,6 +18,7 @@ def results():
 def asked(monkeypatch, results):
     """The runs of two tasks, which are known already."""
     asked = []
+    monkeypatch.setattr(demo.Lead, "run", lambda seed: tiny_lead())
     configs = [(name, tiny(method)) for name in ("tiny addition", "again") for method in METHODS]
     monkeypatch.setattr(demo, "demo_configs", lambda seed: asked.append(seed) or configs)
     monkeypatch.setattr(demo, "run", lambda name, config: asked.append(name) or results[config.method])
@@ -34,6 +35,7 @@ def test_the_command_runs_all_methods_on_all_tasks_and_prints_table_and_path(mon
     for result in results.values():  # no cell is broken in a terminal of 80 columns
         assert any([cell.strip() for cell in line.strip("│").split("│")] == list(result.row) for line in lines)
     assert "certified" in outcome.stdout
+    assert "The classifier with 64 neurons. Proven: no other weights" in " ".join(outcome.stdout.split())
     assert f"report: {tmp_path / 'index.html'}" in outcome.stdout
 
 

@@ -10,8 +10,9 @@ import matplotlib.pyplot as plt
 import pytest
 from small_models import assert_one_sentence
 
-from cvxsnn import InvalidInputError
+from cvxsnn import InvalidInputError, SpikingClassifier
 from cvxsnn.core.errors import DataFileError
+from cvxsnn.data.tasks import first_last_xor
 from cvxsnn.experiments import demo
 from cvxsnn.experiments.experiment import RunConfig
 
@@ -103,6 +104,23 @@ def test_the_page_shows_every_row_and_needs_no_network(results, tmp_path):
     assert str(results[1].trained.certificate) in text
     assert "http" not in text
     assert os.listdir(page.parent) == ["index.html"]  # a network that answers at every step has no page
+
+
+def tiny_lead():
+    task = first_last_xor(9, n_train=60, n_val=10, n_test=10)
+    model = SpikingClassifier(n_neurons=32, random_state=0).fit(task.train.inputs, task.train.heads["label"])
+    return demo.Lead(task, model, [("SpikingClassifier()", "0.9", "32", "1e-9", "0.1")])
+
+
+def test_the_classifier_comes_first_with_its_proof_and_a_page(results, tmp_path):
+    lead = tiny_lead()
+    text = html.unescape(demo.write_demo_page(results, tmp_path, explore_seconds=0, lead=lead).read_text())
+    assert text.index(lead.title) < text.index(results[0].task_name)
+    assert "Proven: no other weights" in lead.verdict
+    assert f"class {lead.model.predict(lead.task.test.inputs[:1])[0]}" in lead.verdict
+    assert all(cell in text for cell in (lead.verdict, *lead.rows[0]))
+    assert 'href="digits.html"' in text
+    assert "a look inside" in (tmp_path / "digits.html").read_text()
 
 
 def test_a_network_with_one_answer_has_a_page_of_its_own(tmp_path):

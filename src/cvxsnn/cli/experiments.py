@@ -29,7 +29,7 @@ def demo(
     output: Annotated[Path, Option(help="Folder for the report."), FOLDER] = Path("cvxsnn-demo"),
     seed: Annotated[int, Option(min=0, help="Seed of witnesses and batches.")] = 0,
 ) -> None:
-    """Train spiking networks by five methods on tasks that need no files, and write a report."""
+    """Fit a classifier beside others, train by five methods on tasks that need no files, and write a report."""
     from ..experiments import demo as demonstration
 
     make_folder(output, "output", "choose another --output")
@@ -37,9 +37,16 @@ def demo(
     results: list[demonstration.DemoResult] = []
     configs = demonstration.demo_configs(seed)
     with ProgressBar(console) as bar:
+        bar("demo", 0, len(configs) + 1)
+        lead = demonstration.Lead.run(seed)
         for task_name, config in configs:
-            bar("demo", len(results), len(configs))
+            bar("demo", len(results) + 1, len(configs) + 1)
             results.append(demonstration.run(task_name, config))
+    first = Table(*lead.columns, title=lead.title)
+    for row in lead.rows:
+        first.add_row(*row)
+    console.print(first)
+    console.print(f"{escape(lead.verdict)}\n")
     table = Table(*demonstration.COLUMNS, title="Five ways to train a spiking network")
     by_task = {name: list(members) for name, members in groupby(results, key=attrgetter("task_name"))}
     for members in by_task.values():
@@ -49,7 +56,7 @@ def demo(
     console.print(f"[dim]{demonstration.LEGEND}.[/dim]")
     for name, members in by_task.items():
         console.print(f"\n[bold]{escape(name)}[/bold]: {escape(demonstration.judge_task(members))}")
-    say(f"report: {demonstration.write_demo_page(results, output)}")
+    say(f"report: {demonstration.write_demo_page(results, output, lead=lead)}")
 
 
 @command

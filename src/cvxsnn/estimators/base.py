@@ -19,7 +19,6 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from ..convex import Certificate, Loss, Objective, Solution, solve
-from ..convex.left_out import paired_difference
 from ..convex.objective import weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
@@ -31,7 +30,6 @@ from ..data.sequences import DataFingerprint, deal_groups, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
 from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Trained, Tuning, fit, train, tune_witnesses
-from ..fitting.engine import SIZES
 from ..fitting.scores import Score
 from ..fitting.surrogate.optimal_readout import STRENGTH
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
@@ -480,7 +478,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         return outputs
 
     def _fit_convex(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> _Learned:
-        """Sample neurons, and find the optimal read-out; or train few neurons where that is clearly better."""
+        """Sample neurons, and find the optimal read-out; or train few neurons where that is better."""
         begin, budget, families = time.perf_counter(), self._budget(), self._families(data)
         program = self._program(objective)
         readouts = self._readouts(data.sequences) if self._is_mixed else ()
@@ -510,7 +508,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
     def _try_training(
         self, fitted: Fitted, data: TrainingSet, seed: int, progress: ShownProgress, max_seconds: float
     ) -> _Learned:
-        """Train as many neurons as were selected, and keep them if they err clearly less on samples left out."""
+        """Train as many neurons as were selected, and keep them if they err less on samples left out."""
         verdict, labels = fitted.chosen.verdict, self._classes_of(data)
         rival = type(self)(**self.get_params(deep=False))
         # What the data have decided so far: features, scale and classes.
@@ -534,11 +532,11 @@ class SpikingEstimator(EstimatorChoices, ABC):
         of_selection, of_training = (torch.from_numpy(self._errors(own, judged)) for own in (of_selected, outputs))
         weight = judged.sample_weight
         weight = torch.ones(len(held), dtype=torch.float64) if weight is None else weight.cpu()
-        fall, error = paired_difference(of_selection, of_training, weight / weight.sum())
-        by = f"{abs(float(fall)):.3g} {'less' if fall > 0 else 'more'}" if fall else "as much"
+        fall = float((of_selection - of_training) @ (weight / weight.sum()))
+        by = f"{abs(fall):.3g} {'less' if fall > 0 else 'more'}" if fall else "as much"
         reason = f"as many trained ones err {by} on {plural(len(held), 'sample')} left out"
-        if fall <= SIZES.clearly * error:
-            self.history_ = self.history_.explained(reason + (", which may be chance" if fall > 0 else ""))
+        if fall <= 0:
+            self.history_ = self.history_.explained(reason)
             return fitted.solution, fitted.program.objective, data
         learned = rival._refit(trained, own, seed, progress, kept)
         self.network_ = rival.network_

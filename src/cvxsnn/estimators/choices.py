@@ -148,7 +148,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         How many of the hidden neurons are read, for methods that end with a convex read-out. An integer is the most.
         "few" reads the fewest whose error is within one standard error of the best. Neurons are selected on some
         samples, and their errors measured on others. For the default with an integer, as many neurons are also trained
-        ("varpro"), and taken if they err clearly less on samples left out. None and "accuracy" read all of them. The
+        ("varpro"), and taken if they err less on samples left out. None and "accuracy" read all of them. The
         certificate covers the neurons that are read.
     intercept : bool
         Whether the read-out has an unpenalised constant.
