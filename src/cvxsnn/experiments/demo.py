@@ -107,8 +107,9 @@ class Lead:
     def verdict(self) -> str:
         """What is proven of the small classifier, and why it answers as it does for one image."""
         proven = next(line for line in str(self.model.summary()).splitlines() if line.startswith("Proven"))
-        explanation = str(self.model.explain(self.task.test.inputs[0])).removeprefix("Explanation: ")
-        return f"The classifier with 64 neurons. {proven} Its answer for the first test image: {explanation}"
+        lines = str(self.model.explain(self.task.test.inputs[0])).removeprefix("Explanation: ").splitlines()
+        explanation = "; ".join(line.strip() for line in lines)
+        return f"The classifier with 64 neurons. {proven} Its answer for the first test image: {explanation}."
 
 
 def demo_configs(seed: int = 0) -> list[tuple[str, RunConfig]]:
