@@ -9,20 +9,20 @@ They are drawn for one small model of handwritten digits. docs/explore.md shows 
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import cvxsnn as cs
 from cvxsnn import plots
 
 
-def make_plots(n_neurons: int, n_strengths: int) -> dict[str, Callable[[], Axes]]:
+def make_plots(n_neurons: int, n_strengths: int) -> dict[str, Callable[[], Any]]:
     """Return what draws each plot, by its name."""
     task = cs.tasks.digits_seq()
     X, y = task.train.inputs, np.asarray(task.train.targets)
@@ -45,6 +45,7 @@ def make_plots(n_neurons: int, n_strengths: int) -> dict[str, Callable[[], Axes]
         "receptive_field": lambda: plots.plot_receptive_field(model, neuron=int(model.network_.neurons[2])),
         "raster": lambda: plots.plot_raster(model, sequence),
         "membranes": lambda: plots.plot_membranes(model, sequence),
+        "explanation": lambda: plots.plot_explanation(model.explain(sequence)),
         "gaps": lambda: plots.plot_gaps({"weakest penalty": last, "strongest penalty": path[1]}),
         "health": lambda: plots.plot_health({"digits": dictionary.health(), "XOR, two layers": others.health()}),
     }
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     given.output.mkdir(parents=True, exist_ok=True)
     for name, draw in make_plots(40 if given.quick else 600, 4 if given.quick else 20).items():
-        axes = draw()
+        axes = np.ravel(draw())[0]  # some plots have two
         path = given.output / f"plot-{name.replace('_', '-')}.png"
         figure = axes.figure
         assert isinstance(figure, Figure)

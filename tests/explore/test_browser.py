@@ -1,6 +1,7 @@
 """The page as people use it, in a headless Chromium: every control is used, and nothing goes wrong."""
 
 import shutil
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -258,10 +259,16 @@ def test_a_large_model_stays_responsive(visit):
     def many(array):
         return np.resize(array, (n_listed, *array.shape[1:]))
 
-    fields = replace(
+    def changed(part, **values):
+        """A part of the page, which is a namespace, with other values."""
+        part = copy(part)
+        vars(part).update(values)
+        return part
+
+    fields = changed(
         listed.fields, **{name: many(getattr(listed.fields, name)) for name in ("source", "delay", "weight", "scale")}
     )
-    large = replace(
+    large = changed(
         listed,
         n_read=16_000,
         n_listed=n_listed,
@@ -269,10 +276,10 @@ def test_a_large_model_stays_responsive(visit):
         fields=fields,
         **{name: many(getattr(listed, name)) for name in ("importance", "rate", "weight", "exciting")},
     )
-    sequences = tuple(replace(own, sample=number) for number, own in enumerate(found.sequences * 4))[:240]
+    sequences = tuple(changed(own, sample=number) for number, own in enumerate(found.sequences * 4))[:240]
     confusion = [[1000 * number for number in row] for row in quality.confusion]
-    found = replace(
-        found, neurons=large, sequences=sequences, quality=replace(quality, n_samples=100_000, confusion=confusion)
+    found = changed(
+        found, neurons=large, sequences=sequences, quality=changed(quality, n_samples=100_000, confusion=confusion)
     )
     opened = visit(Exploration(found))
     paints = []
