@@ -54,13 +54,16 @@ def entries(numbers: Tensor, statistic: Statistic, n_steps: Tensor | int) -> Ten
     # A count times a rounded reciprocal, as for other read-outs: the same on every path to the last bit.
     scale = 1 / n_steps.to(numbers) if isinstance(n_steps, Tensor) else 1 / n_steps
     shares = numbers.mul_(scale)
-    if statistic != "root":
-        return shares
+    return _root(shares) if statistic == "root" else shares
+
+
+def _root(shares: Tensor) -> Tensor:
+    """Return the square roots of shares, which may be overwritten, rounded to the nearest number."""
     if gpu.is_gpu(shares.device):
         return shares.sqrt_()
-    # torch.sqrt on a processor is not always the nearest number, as IEEE 754 and so C and NumPy have it.
-    np.sqrt(shares.numpy(), out=shares.numpy())
-    return shares
+    # torch.sqrt on a processor is not always the nearest number, as IEEE 754 and so C and NumPy have it. Its threads
+    # would spin for milliseconds after each small task, too.
+    return torch.from_numpy(np.sqrt(shares.numpy()))
 
 
 def column_entries(
@@ -92,9 +95,8 @@ def column_entries(
     scale = 1 / torch.as_tensor(n_steps, device=values.device).to(values)
     values.mul_(torch.where(is_share, scale, torch.ones_like(scale)))
     if "root" in statistics:
-        # NumPy, since threads of torch spin for milliseconds after each small task.
         roots = np.flatnonzero((statistic == statistics.index("root")).cpu().numpy())
-        values[roots] = values[roots].sqrt_()
+        values[roots] = _root(values[roots])
     return values
 
 
