@@ -269,3 +269,28 @@ def test_null_dual_proves_the_null_intercept_optimal(name: str, seed: int) -> No
     assert bool(((weight @ dual).abs() <= ROUNDING).all())
     primal, bound = weight @ loss.value(constant, targets), -(weight @ loss.conjugate(dual, targets))
     assert float(bound) == pytest.approx(float(primal), rel=ROUNDING, abs=ROUNDING)
+
+
+@given(seeds, st.sampled_from(["l1", "elastic-net"]))
+@settings(max_examples=20)
+def test_shifted_targets_move_the_intercept_and_nothing_else(seed: int, penalty: str) -> None:
+    rng = np.random.default_rng(seed)
+    columns, targets, shift = rng.integers(0, 2, (12, 5)), rng.normal(size=(12, 2)), rng.normal(size=2)
+    quadratic = 0.1 if penalty == "elastic-net" else 0.0
+    plain, moved = (
+        solve(
+            ConvexProblem(
+                columns, targets, loss=loss, l1_strength=0.01, l2_strength=quadratic, penalty=penalty, intercept=True
+            ),
+            tol=1e-10,
+        )
+        for loss in ("squared", Squared(shift.tolist()))
+    )
+    assert moved.certificate.primal == pytest.approx(plain.certificate.primal, rel=1e-9)
+    scores = moved.scores() - plain.scores()
+    np.testing.assert_allclose(scores.numpy(), np.tile(shift, (12, 1)), atol=1e-4)
+
+
+def test_a_shift_has_one_value_for_each_output() -> None:
+    with pytest.raises(InvalidInputError, match="2 outputs, which are shifted, got 1"):
+        Squared([0.0, 1.0]).encode(np.zeros(3))

@@ -11,8 +11,9 @@ from hypothesis.extra.numpy import arrays
 from tolerances import CALIBRATED, ROUNDING
 
 from cvxsnn import SpikingClassifier, load, save
+from cvxsnn.core.errors import DataFileError
 from cvxsnn.core.storage import read_tensors, write_tensors
-from cvxsnn.estimators.classifier import fit_scale, logits
+from cvxsnn.estimators.classifier import SHIFT_STRENGTH, fit_scale, fit_shift, logits
 
 SHARE_KEPT = 0.7
 """Of the labels of the noisy task; the others are replaced by another class."""
@@ -108,3 +109,99 @@ def test_parameters_set_after_a_fit_do_not_change_its_probabilities(fitted):
     for loss in ("logistic", "softmax"):
         model = copy(fitted).set_params(loss=loss)
         np.testing.assert_array_equal(model.predict_proba(X), expected)
+
+
+def log_loss(scores, labels, scale=1.0):
+    return -float(torch.log_softmax(logits(scores, scale), 1)[torch.arange(len(labels)), labels].mean())
+
+
+@given(st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_shifts_undo_what_favours_a_class(n_outputs, seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(max(2, n_outputs), size=4000)
+    if n_outputs == 1:
+        scores = torch.from_numpy(2.0 * labels[:, None] - 1 + rng.normal(size=(4000, 1)))
+    else:
+        scores = torch.from_numpy(np.eye(n_outputs)[labels] + rng.normal(size=(4000, n_outputs)))
+    favour = torch.from_numpy(rng.uniform(-1, 1, n_outputs))
+    weight = torch.full((4000,), 1 / 4000, dtype=torch.float64)
+    shift = fit_shift(scores + favour, labels, weight, 1.0)
+    moved = shift + favour
+    assert log_loss(scores + moved, labels) <= log_loss(scores + favour, labels)
+    spread = moved if n_outputs == 1 else moved - moved.mean()
+    assert float(spread.abs().max()) < 0.2  # the scores have a spread of one
+
+
+@given(st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_shifts_minimise_the_penalised_log_loss_of_weighted_samples(n_outputs, seed):
+    rng = np.random.default_rng(seed)
+    scores, labels = torch.from_numpy(rng.normal(size=(30, n_outputs))), rng.integers(max(2, n_outputs), size=30)
+    weight = torch.from_numpy(rng.uniform(size=30))
+    weight /= weight.sum()
+
+    def objective(shift):
+        n_classes, smooth = max(2, n_outputs), 1 / 32
+        target = torch.full((30, n_classes), smooth / (n_classes - 1), dtype=torch.float64)
+        target[torch.arange(30), labels] = 1 - smooth
+        likelihood = torch.log_softmax(logits(scores + shift, 2.0), 1)
+        penalty = SHIFT_STRENGTH * weight.square().sum() * shift.square().sum()
+        return float(penalty - weight @ (target * likelihood).sum(1))
+
+    best = fit_shift(scores, labels, weight, 2.0)
+    for direction in rng.normal(size=(5, n_outputs)):
+        assert objective(best) <= objective(best + 0.01 * torch.from_numpy(direction)) + 1e-9
+
+
+def rare_class(seed):
+    """Sequences of which a fifth are of one class, with overlap."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(60) < 0.2).astype(int)
+    return y[:, None, None] + rng.normal(size=(60, 4, 1)), y
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_is_certified_is_the_read_out_with_its_shift(n_classes, tmp_path):
+    X, y = rare_class(0) if n_classes == 2 else noisy_task(60, 3, 0)
+    model = SpikingClassifier(n_neurons=40, random_state=0).fit(X, y)
+    shift = torch.tensor(model.proof_.objective.loss.shift, dtype=torch.float64)
+    assert len(shift) == (1 if n_classes == 2 else 3)
+    assert bool(shift.any())
+    assert "shifted by" in str(model.summary())
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.certify(X, y) == model.certify(X, y) == model.certificate_
+    assert model.certificate_.relative_gap <= model.tol
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    # The mean of the scores is that of the shifted targets, as at every optimum with an intercept.
+    targets = torch.from_numpy(2.0 * y - 1)[:, None] if n_classes == 2 else torch.eye(3, dtype=torch.float64)[y]
+    scores = torch.from_numpy(model.decision_function(X)).reshape(targets.shape)
+    torch.testing.assert_close(scores.mean(0), targets.mean(0) + shift, rtol=0, atol=1e-9)
+
+
+def test_a_file_with_another_shift_is_certified_with_its_gap_or_refused(tmp_path):
+    X, y = rare_class(1)
+    model = SpikingClassifier(n_neurons=40, random_state=0).fit(X, y)
+    save(model, tmp_path / "model")
+    tensors, header = read_tensors(tmp_path / "model", "model")
+    loss = header["proof"]["objective"]["loss"][0]
+    moved = [value + 0.1 for value in loss["shift"]]
+    for name, entry in {
+        "moved": {**loss, "shift": moved},
+        "dropped": {"name": "squared"},
+        "long": {**loss, "shift": [0.0, 0.0]},
+        "logistic": {**loss, "name": "logistic"},
+        "nan": {**loss, "shift": [float("nan")]},
+    }.items():
+        proof = {**header["proof"], "objective": {**header["proof"]["objective"], "loss": [entry]}}
+        write_tensors(tmp_path / name, "model", tensors, {**header, "proof": proof})
+        if name in ("moved", "dropped"):
+            assert load(tmp_path / name).certify(X, y).relative_gap > 1e-3 * abs(model.certificate_.primal)
+        else:
+            with pytest.raises(DataFileError, match="shift"):
+                load(tmp_path / name)
+
+
+def test_a_read_out_without_an_intercept_has_no_shift():
+    X, y = rare_class(2)
+    model = SpikingClassifier(n_neurons=40, intercept=False, random_state=0).fit(X, y)
+    assert model.proof_.objective.loss == "squared"

@@ -8,6 +8,7 @@ A certificate asks how much rounding changes a loss (:meth:`Loss.value_error`) a
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ..core.checks import Array, Registry, as_tensor
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 
 UNIT = 2.0**-53
 """Unit of rounding of float64: the relative error of one operation."""
@@ -365,15 +367,30 @@ class Loss(ABC):
 
 
 class Squared(Loss):
-    """½ (f − y)², summed over outputs."""
+    """½ (f − y)², summed over outputs.
+
+    Parameters
+    ----------
+    shift : sequence of float
+        What is added to the targets of each output; none when empty. An intercept absorbs it: the optimal weights are
+        the same, and the optimal intercept is larger by the shift.
+    """
 
     name = "squared"
     is_regression = True
     max_curvature = 1.0
 
+    def __init__(self, shift: Sequence[float] = ()) -> None:
+        self.shift = tuple(shift)
+
     def encode(self, targets: Array) -> Tensor:
-        """Return real targets, one column per output."""
-        return as_columns(targets)
+        """Return real targets plus the shift, one column per output."""
+        columns = as_columns(targets)
+        if self.shift and len(self.shift) != columns.shape[1]:
+            raise InvalidInputError(
+                f"expected targets of {plural(len(self.shift), 'output')}, which are shifted, got {columns.shape[1]}"
+            )
+        return columns + columns.new_tensor(self.shift) if self.shift else columns
 
     def value(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return ½ Σ (f − y)²."""

@@ -270,6 +270,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             n_read=self.network_.n_active,
             n_sampled=None if self._proof is None else self._proof.witnesses.n_witnesses,
             operations=None if X is None else count_operations(self.network_, self.as_sequences(X)),
+            shift=() if self._proof is None else getattr(self._proof.objective.loss, "shift", ()),
         )
 
     def explore(
@@ -493,13 +494,13 @@ class SpikingEstimator(EstimatorChoices, ABC):
         begin = time.perf_counter()
         notify = partial(progress, "fit (%)")
         fitted = fit(data, families, program, budget=budget, readouts=readouts, seed=seed, callback=notify)
+        fitted = self._calibrate(fitted, data)
         self.network_ = reconstruct(fitted.solution)
         score = trial_score(fitted.chosen)
         if score is None:
             score = self._validate(self.network_, data)
         seconds = time.perf_counter() - begin
         self.history_ = History((*earlier, *summarise_fit(fitted, score, seconds)))
-        self._calibrate(fitted, data)
         is_few = budget.sparsity not in (None, "few") and fitted.chosen.n_neurons < fitted.n_sampled
         if is_few and self._is_ridge and self.readout is None and seconds < budget.max_seconds / 2:
             return self._try_training(fitted, data, seed, progress, budget.max_seconds - seconds)
@@ -724,5 +725,6 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """Return the indices of the classes of a classifier."""
         return None
 
-    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> None:
-        """Fit the scale of probabilities to the scores of samples left out."""
+    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> Fitted:
+        """Fit shifts of the classes, and the scale of probabilities, to the scores of samples left out."""
+        return fitted

@@ -245,6 +245,8 @@ class ModelSummary:
         The number of neurons that the certificate is over; None if there is none.
     operations : Operations or None
         Operations on some sequences, if any were passed.
+    shift : tuple of float
+        What is added to the targets of each output of a least-squares classifier; empty if nothing is.
     """
 
     name: str
@@ -254,6 +256,7 @@ class ModelSummary:
     n_read: int
     n_sampled: int | None
     operations: Operations | None
+    shift: tuple[float, ...] = ()
 
     @property
     def trials(self) -> tuple[TrialSummary, ...]:
@@ -294,6 +297,11 @@ class ModelSummary:
             f"Proven: no other weights for {over} lower the training objective (loss plus penalty, "
             f"{objective:.6g}) by more than {gap:.2g}, which is {share:.2g} of it."
         )
+        if self.shift:
+            proven += (
+                f" Its targets are shifted by {min(self.shift):+.2g} to {max(self.shift):+.2g}, "
+                "so that the scores of samples left out favour no class."
+            )
         lacks = "" if self.certificate.scope == "complete" else "that no other hidden neurons do better, or "
         return [proven, f"Not proven: {lacks}anything about new data."]
 

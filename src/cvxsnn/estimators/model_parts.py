@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..convex import LOSSES, Certificate, Loss, Objective
 from ..convex.certificate import Scope
-from ..convex.losses import Softmax, make_loss
+from ..convex.losses import Softmax, Squared, make_loss
 from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
 from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
 from ..core.errors import InvalidInputError
@@ -259,6 +259,8 @@ def _read_objective(header: Mapping[str, Any], n_outputs: int) -> Objective:
 def _write_loss(loss: str | Loss) -> dict[str, Any]:
     if isinstance(loss, Softmax):
         return {"name": "softmax", "n_classes": loss.n_classes}
+    if isinstance(loss, Squared) and loss.shift:
+        return {"name": "squared", "shift": list(loss.shift)}
     return {"name": loss if isinstance(loss, str) else LOSSES.of(loss).name}
 
 
@@ -266,7 +268,17 @@ def _read_loss(header: Mapping[str, Any], n_outputs: int) -> Loss:
     n_classes = header.get("n_classes")
     if n_classes is not None and check_positive_int("n_classes", n_classes) > n_outputs:
         raise InvalidInputError(f"expected a loss of at most {plural(n_outputs, 'class', 'classes')}, got {n_classes}")
-    return Softmax(n_classes) if header["name"] == "softmax" else make_loss(header["name"])
+    if header["name"] == "softmax":
+        return Softmax(n_classes)
+    if "shift" not in header:
+        return make_loss(header["name"])
+    shift = [check_number("shift", value) for value in header["shift"]]
+    if header["name"] != "squared" or len(shift) != n_outputs:
+        raise InvalidInputError(
+            f"expected a shift of the squared loss for {plural(n_outputs, 'output')}, got {len(shift)} for the "
+            f"{header['name']} loss"
+        )
+    return Squared(shift)
 
 
 def has_recipe(witnesses: WitnessSet) -> bool:

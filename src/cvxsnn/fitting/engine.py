@@ -23,8 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..convex import ConvexProblem, Solution, solve
+from ..convex import ConvexProblem, Solution, certify, solve
 from ..convex.left_out import Validation, paired_difference, ridge_scores, validation_of
+from ..convex.losses import Squared
 from ..convex.objective import Objective
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
@@ -194,6 +195,35 @@ class Fitted:
     chosen: Trial
     n_sampled: int
     reason: str
+
+    def with_shift(self, shift: Tensor) -> "Fitted":
+        """Return the optimum for targets that are shifted, of which only the intercept differs; it is certified anew.
+
+        Parameters
+        ----------
+        shift : Tensor of shape (n_outputs,), dtype float64
+            What is added to the targets of each output.
+
+        Returns
+        -------
+        Fitted
+            The fit of a squared loss with an intercept, to the shifted targets.
+        """
+        solution, loss = self.solution, Squared(shift.tolist())
+        shift = shift.to(solution.intercept)
+        (head,) = solution.problem.heads
+        problem = solution.problem.with_heads((replace(head, loss=loss, targets=head.targets + shift),))
+        intercept = solution.intercept + shift
+        certificate, dual_point = certify(problem, solution.coef, intercept, [solution.dual_point])
+        solution = replace(
+            solution,
+            problem=problem.without_workspace(),
+            intercept=intercept,
+            dual_point=dual_point,
+            certificate=certificate,
+        )
+        program = replace(self.program, objective=replace(self.program.objective, loss=loss))
+        return replace(self, solution=solution, program=program)
 
 
 def own_readout(family: Family) -> Readout | None:
