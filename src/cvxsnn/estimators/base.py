@@ -4,7 +4,7 @@ import re
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
@@ -29,7 +29,20 @@ from ..data import Sequences, TrainingSet
 from ..data.sequences import DataFingerprint, deal_groups, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Trained, Tuning, fit, train, tune_witnesses
+from ..fitting import (
+    METHODS,
+    Fitted,
+    Program,
+    Settings,
+    Split,
+    SurrogateSettings,
+    Trained,
+    Tuning,
+    Verdict,
+    fit,
+    train,
+    tune_witnesses,
+)
 from ..fitting.scores import Score
 from ..fitting.surrogate.optimal_readout import STRENGTH
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
@@ -493,8 +506,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
             budget = replace(budget, max_seconds=max(0.0, budget.max_seconds - earlier[0].seconds))
         begin = time.perf_counter()
         notify = partial(progress, "fit (%)")
-        fitted = fit(data, families, program, budget=budget, readouts=readouts, seed=seed, callback=notify)
-        fitted = self._calibrate(fitted, data)
+        shift = partial(self._calibrate, program, data)
+        fitted = fit(data, families, program, None, budget, readouts=readouts, seed=seed, callback=notify, shift=shift)
         self.network_ = reconstruct(fitted.solution)
         score = trial_score(fitted.chosen)
         if score is None:
@@ -725,6 +738,6 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """Return the indices of the classes of a classifier."""
         return None
 
-    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> Fitted:
+    def _calibrate(self, program: Program, data: TrainingSet, verdict: Verdict) -> Sequence[float]:
         """Fit shifts of the classes, and the scale of probabilities, to the scores of samples left out."""
-        return fitted
+        return ()

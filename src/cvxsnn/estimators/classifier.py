@@ -1,6 +1,6 @@
 """Classes from sequences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from ..core.checks import check_choice, check_number, foreign_errors, relative_w
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
 from ..data.tasks.task import UNNAMED_HEAD
-from ..fitting import Fitted
+from ..fitting import Program, Verdict
 from .base import FloatArray, SpikingEstimator
 from .inputs import read_labels
 
@@ -255,20 +255,19 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         classes: npt.NDArray[np.int64] = targets.argmax(1) if targets.ndim == 2 else targets.clip(min=0)
         return classes
 
-    def _calibrate(self, fitted: Fitted, data: TrainingSet) -> Fitted:
-        verdict, (head,) = fitted.chosen.verdict, fitted.solution.problem.heads
-        if head.loss.name != "squared" or verdict.scores is None or verdict.rows is None:
-            return fitted
+    def _calibrate(self, program: Program, data: TrainingSet, verdict: Verdict) -> Sequence[float]:
+        if self._loss() != "squared" or verdict.scores is None or verdict.rows is None:
+            return ()
         rows, scores = verdict.rows.cpu(), verdict.scores.cpu()
         labels = self._classes_of(data)[rows.numpy()]
         weight = None if data.sample_weight is None else data.sample_weight[rows]
         weight = make_row_weight(weight, "uniform", len(rows), 1, torch.device("cpu"))
         self.probability_scale_ = fit_scale(scores, labels, weight)
-        if not fitted.program.intercept:
-            return fitted
+        if not program.intercept:
+            return ()
         shift = fit_shift(scores, labels, weight, self.probability_scale_)
         self.probability_scale_ = fit_scale(scores + shift, labels, weight)
-        return fitted.with_shift(shift)
+        return tuple(shift.tolist())
 
     def _errors(self, outputs: FloatArray, data: TrainingSet) -> FloatArray:
         errors: FloatArray = (self.decide(outputs) != self._classes_of(data)).astype(float)

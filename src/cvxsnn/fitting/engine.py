@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..convex import ConvexProblem, Solution, certify, solve
+from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import Validation, paired_difference, ridge_scores, validation_of
 from ..convex.losses import Squared
 from ..convex.objective import Objective
@@ -196,35 +196,6 @@ class Fitted:
     n_sampled: int
     reason: str
 
-    def with_shift(self, shift: Tensor) -> "Fitted":
-        """Return the optimum for targets that are shifted, of which only the intercept differs; it is certified anew.
-
-        Parameters
-        ----------
-        shift : Tensor of shape (n_outputs,), dtype float64
-            What is added to the targets of each output.
-
-        Returns
-        -------
-        Fitted
-            The fit of a squared loss with an intercept, to the shifted targets.
-        """
-        solution, loss = self.solution, Squared(shift.tolist())
-        shift = shift.to(solution.intercept)
-        (head,) = solution.problem.heads
-        problem = solution.problem.with_heads((replace(head, loss=loss, targets=head.targets + shift),))
-        intercept = solution.intercept + shift
-        certificate, dual_point = certify(problem, solution.coef, intercept, [solution.dual_point])
-        solution = replace(
-            solution,
-            problem=problem.without_workspace(),
-            intercept=intercept,
-            dual_point=dual_point,
-            certificate=certificate,
-        )
-        program = replace(self.program, objective=replace(self.program.objective, loss=loss))
-        return replace(self, solution=solution, program=program)
-
 
 def own_readout(family: Family) -> Readout | None:
     """Return the read-out of a family that has one of its own."""
@@ -246,6 +217,7 @@ def fit(
     readouts: Sequence[Readout] = (),
     seed: int = 0,
     callback: Callable[[int, int], None] | None = None,
+    shift: Callable[[Verdict], Sequence[float]] | None = None,
 ) -> Fitted:
     """Choose neurons, read-out and strengths on rows left out, and return the certified optimum on all rows.
 
@@ -269,6 +241,9 @@ def fit(
         The seed of all draws.
     callback : callable, optional
         Called as ``callback(done, total)``, in per cent of the work.
+    shift : callable, optional
+        Called with the verdict on what was chosen. Returns what is added to the targets of each output, which must have
+        the squared loss, or nothing. The program that is solved at last, and its certificate, have these targets.
 
     Returns
     -------
@@ -288,7 +263,7 @@ def fit(
     listed = [families] if isinstance(families, (str, Mapping, WitnessSet)) else list(families)
     notify = callback or (lambda done, total: None)
     readouts = tuple(readouts) or (program.objective.readout,)
-    return _Engine(data, listed, program, judge, budget or Budget(), readouts, seed, notify).run()
+    return _Engine(data, listed, program, judge, budget or Budget(), readouts, seed, notify, shift).run()
 
 
 def sample(family: Family, data: TrainingSet, seed: int, n_neurons: int | None = None) -> WitnessSet:
@@ -358,6 +333,7 @@ class _Engine:
     readouts: tuple[Readout, ...]
     seed: int
     notify: Callable[[int, int], None]
+    shift: Callable[[Verdict], Sequence[float]] | None
     progress: float = 0.0
     trials: list[Trial] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
@@ -379,6 +355,7 @@ class _Engine:
             n_sampled = judged.witnesses.n_witnesses
             if self.budget.sparsity is not None:
                 judged = self._few(judged, self.budget.sparsity)
+            judged = self._shifted(judged)
         with limit_threads(_final_threads(judged.problem)):
             solution = self._solve(judged)
         self._report(100)
@@ -507,12 +484,24 @@ class _Engine:
         self.trials.append(replace(trial, n_neurons=n_neurons, n_rows=n_rows, verdict=verdict, seconds=seconds))
         return _Judged(self.trials[-1], program, problem, witnesses)
 
+    def _shifted(self, judged: _Judged) -> _Judged:
+        """Return the program with shifted targets, if there is something to add to them."""
+        shift = self.shift(judged.trial.verdict) if self.shift else ()
+        if not shift:
+            return judged
+        loss = Squared(shift)
+        program = replace(judged.program, objective=replace(judged.program.objective, loss=loss))
+        (head,) = judged.problem.heads
+        moved = replace(head, loss=loss, targets=head.targets + head.targets.new_tensor(shift))
+        return judged._replace(program=program, problem=judged.problem.with_heads((moved,)))
+
     def _solve(self, judged: _Judged) -> Solution:
         """Return the certified optimum on all rows at the point that was chosen."""
         verdict, program = judged.trial.verdict, judged.program
-        solution = verdict.solution
-        # A fit to a part of the rows is only a start.
-        if solution is None or verdict.share < 1 or solution.certificate.relative_gap > program.tol:
+        solution, loss = verdict.solution, judged.problem.heads[0].loss
+        # A fit to a part of the rows, or to targets that have been shifted since, is only a start.
+        is_start = verdict.share < 1 or solution is None or solution.problem.heads[0].loss is not loss
+        if solution is None or is_start or solution.certificate.relative_gap > program.tol:
             solution = solve(program.at(judged.problem, verdict.point, verdict.share), program.tol, start=solution)
         return solution
 
