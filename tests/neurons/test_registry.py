@@ -253,8 +253,6 @@ def test_models_tell_what_they_can_do():
     lif, threshold = NEURON_MODELS.find("lif"), NEURON_MODELS.find("threshold")
     assert all(
         (
-            lif.can_be_priced,
-            threshold.can_be_priced,
             lif.keeps_membrane,
             lif.libraries,
             threshold.is_recurrent,

@@ -21,7 +21,7 @@ from ..convex.objective import decide_class, make_row_weight
 from ..core.checks import check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
-from ..data.tasks.task import UNNAMED_HEAD
+from ..data.task import UNNAMED_HEAD
 from ..fitting import Fitted
 from .base import FloatArray, SpikingEstimator
 from .inputs import read_labels

@@ -23,7 +23,8 @@ from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_l
 from ..core.formatting import plural
 from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
-from ..fitting import SurrogateSettings, Tuning
+from ..fitting.search import Tuning
+from ..fitting.surrogate_settings import SurrogateSettings
 from ..network import SpikingNetwork
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
 from . import model_parts
