@@ -80,11 +80,13 @@ def check_without(modules: list[str], with_tests: bool) -> bool:
 
 def skip_what_is_gone(report: Any, error: BaseException | None) -> Any:
     """Return a report of pytest, as skipped if it failed because a module of the wing is missing."""
+    gone = os.environ[WITHOUT].split()
+    names = [f"cannot import name {own.rpartition('.')[2]!r} from {own.rpartition('.')[0]!r}" for own in gone]
     while error is not None:
-        name = f"{getattr(error, 'name', None)}."
-        if isinstance(error, ImportError) and name.startswith(tuple(f"{own}." for own in os.environ[WITHOUT].split())):
+        is_gone = f"{getattr(error, 'name', None)}.".startswith(tuple(f"{own}." for own in gone))
+        if isinstance(error, ImportError) and (is_gone or str(error).startswith(tuple(names))):
             report.outcome = "skipped"
-            report.longrepr = (__file__, 0, f"Skipped: needs {error.name}")
+            report.longrepr = (__file__, 0, f"Skipped: {error}")
         error = error.__cause__ or error.__context__
     return report
 

@@ -110,7 +110,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
     history_: History
     input_scale_: tuple[FloatArray, FloatArray]
     is_sequential_: bool
-    fingerprint_: DataFingerprint | None = None
+    fingerprint_: DataFingerprint
     probability_scale_: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -411,13 +411,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         list of str
             The differences in words; empty if the data are the same.
         """
-        if self.fingerprint_ is not None:
-            return self.fingerprint_.differences(DataFingerprint.of(data))
-        # Files of early versions have no fingerprint. The objective differs unless the data are the same.
-        found, stated = self.proof_.certify(data), self.proof_.certificate
-        if is_same_objective(found, stated):
-            return []
-        return [f"the objective ({found.primal:.6g} instead of {stated.primal:.6g})"]
+        return self.fingerprint_.differences(DataFingerprint.of(data))
 
     def data_of_fit(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingSet:
         """Return the data that the model was fitted to as a training set; warn if they differ.

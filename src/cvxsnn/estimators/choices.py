@@ -361,30 +361,3 @@ def _trained_family(sequences: Sequences) -> Mapping[str, Any]:
 def is_long(sequences: Sequences) -> bool:
     """Return whether neurons with delays, whose thresholds come from the data, suit some sequences."""
     return sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
-
-
-def current_parameters(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a model file of an earlier version under their present names.
-
-    Dynamics of neurons, numbers of subnetworks and fan-ins are now part of a family, and windows of a read-out. How a
-    search was limited is not kept: it is over.
-
-    Parameters
-    ----------
-    saved : mapping
-        The parameters in the file.
-
-    Returns
-    -------
-    dict
-        Parameters of an estimator.
-    """
-    dynamics = ("n_subnetworks", "neuron", "decay", "threshold", "bias", "gain", "fan_in")
-    retired = (*dynamics, "windows", "n_trials", "max_tuning_seconds", "validation_fraction", "n_jobs")
-    kept = {name: value for name, value in saved.items() if name not in retired}
-    family = {name: saved[name] for name in dynamics if saved.get(name) is not None and saved[name] != "lif"}
-    if family and isinstance(kept.get("witnesses", "auto"), str):
-        kept["witnesses"] = family
-    if saved.get("windows") is not None:
-        kept["readout"] = f"windows-{saved['windows']}"
-    return kept
