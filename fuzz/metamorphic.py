@@ -140,7 +140,6 @@ _MODELS: tuple[tuple[Mapping[str, Any], frozenset[str]], ...] = tuple(
         ({"witnesses": "gaussian", **_RIDGE}, "convex gaussian ridge"),
         ({"witnesses": {"decay": 0.7}, "readout": "last", **_L1}, "convex gaussian"),
         ({"witnesses": "gaussian", **_L1, "intercept": False}, "convex gaussian through-zero"),
-        ({"witnesses": "gaussian", "method": "r-cvx", **_L1}, "convex many-steps"),
         ({"witnesses": "gaussian", "l1_strength": 0.01, "penalty": "group"}, "convex gaussian"),
         ({"witnesses": "gaussian"}, "convex held-out"),
         ({"witnesses": "delayed", **_L1}, "convex"),

@@ -243,7 +243,7 @@ _SETTINGS: tuple[Mapping[str, Any], ...] = (
     {**_TINY, "witnesses": "delayed", "l1_strength": 0.01},
     {**_TINY, "witnesses": Tuning(n_trials=1), "l1_strength": 0.01},
     {**_TINY, "witnesses": "gaussian", "l1_strength": 0.0, "l2_strength": 0.1, "penalty": "elastic-net"},
-    *({**_GAUSSIAN, "method": method} for method in ("cvx", "sg", "sg-cvx", "sg-sg", "cvx-sg", "r", "r-cvx")),
+    *({**_GAUSSIAN, "method": method} for method in ("cvx", "sg", "sg-cvx", "sg-sg", "cvx-sg", "r")),
 )
 _LOSSES: tuple[Mapping[str, Any], ...] = (
     {**_TINY, "class_weight": "balanced"},

@@ -10,7 +10,7 @@ from cvxsnn.witnesses import Normal, Uniform
 
 BRIEF = SurrogateSettings(epochs=2, batch_size=32)
 SMALL = {"hidden": (24,), "l1_strength": 0.003, "surrogate": BRIEF, "random_state": 0}
-CONVEX_METHODS = ("cvx", "sg-cvx", "varpro", "r-cvx")
+CONVEX_METHODS = ("cvx", "sg-cvx", "varpro")
 OTHER_METHODS = ("sg", "sg-sg", "cvx-sg", "r")
 
 

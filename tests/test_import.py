@@ -20,7 +20,7 @@ def test_every_name_is_loaded_on_demand_and_is_the_one_that_type_checkers_see():
     tree = ast.parse(Path(cvxsnn.__file__).read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1]
     seen = {alias.name: node.module for node in imports for alias in node.names}
-    assert {*cvxsnn.__all__, "__version__"} == {*seen} <= {*dir(cvxsnn)}
+    assert {*cvxsnn.__all__, "__version__", "names_on_demand"} == {*seen} <= {*dir(cvxsnn)}
     for name, room in seen.items():
         own = getattr(cvxsnn, name)
         assert own is (sys.modules[f"cvxsnn.{name}"] if room is None else getattr(sys.modules[f"cvxsnn.{room}"], name))
@@ -28,6 +28,7 @@ def test_every_name_is_loaded_on_demand_and_is_the_one_that_type_checkers_see():
 
 def test_short_names_of_modules_can_be_imported_from():
     from cvxsnn.audio import mel_spectrogram
+
     from cvxsnn.tasks import addition
 
     assert (addition, mel_spectrogram) == (cvxsnn.data.tasks.addition, cvxsnn.data.audio.mel_spectrogram)

@@ -30,10 +30,9 @@ from cvxsnn.fitting.surrogate.networks import TrainableNetworks
 from cvxsnn.fitting.surrogate.settings import average_networks, initial_network
 from cvxsnn.network import OutputHead, Proof, count_operations, summarise
 from cvxsnn.network.evaluation import predict_autoregressive
-from cvxsnn.network.weight_decay import rescale_hidden
 from cvxsnn.neurons.rollout import count_spikes
 from cvxsnn.plots.model_plots import plot_membranes, plot_raster, plot_readout
-from cvxsnn.theory import LIFFamily, complete_dictionary, solve_complete
+from cvxsnn.theory import LIFFamily, complete_dictionary, rescale_hidden, solve_complete
 from cvxsnn.witnesses import Normal
 
 HEAD = [OutputHead("label", "squared", 0, 1)]

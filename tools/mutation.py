@@ -38,11 +38,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "neurons/surrogate": ("neurons/test_surrogate.py",),
     "neurons/taps": ("neurons/test_taps.py",),
     "neurons/threshold": ("neurons/test_threshold.py",),
-    "theory/caratheodory": ("theory/test_caratheodory.py",),
     "theory/column_generation": ("theory/test_column_generation.py", "theory/test_family_union.py"),
     "theory/complete_certificate": ("theory/test_complete_certificate.py",),
     "theory/cones": ("theory/test_cones.py", "theory/test_arrangement.py", "theory/test_enumeration.py"),
-    "theory/duality": ("theory/test_duality.py",),
     "theory/enumeration": (
         "theory/test_enumeration.py",
         "theory/test_arrangement.py",

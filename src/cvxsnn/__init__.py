@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from .core import __version__ as __version__
 from .core.errors import ConvergenceWarning, CvxsnnError, InvalidInputError
-from .data import Sequences, audio, tasks
+from .core.libraries import names_on_demand
+from .data import Sequences, audio
 
 if TYPE_CHECKING:
-    from . import convex, data, dictionary, exchange, fitting, network, plots, theory, witnesses
+    from . import convex, data, dictionary, exchange, fitting, network, plots, tasks, theory, witnesses
     from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
     from .dictionary import SpikeDictionary, build_dictionary
     from .estimators import (
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
     from .neurons import LIFLayer, ThresholdLayer, roll_out
     from .witnesses import WitnessSet, delayed_witnesses, gaussian_witnesses
 
-# Users write cvxsnn.tasks and cvxsnn.audio; `from cvxsnn.tasks import addition` works too.
-sys.modules[f"{__name__}.tasks"] = tasks
+# Users write cvxsnn.audio; `from cvxsnn.audio import read_wav` works too.
 sys.modules[f"{__name__}.audio"] = audio
 
 # Rooms, and their names that are loaded on demand: scikit-learn, SciPy, Numba and matplotlib take a second to import.
@@ -47,11 +47,10 @@ _ON_DEMAND = {
     "network": "SpikingNetwork reconstruct",
     "neurons": "LIFLayer ThresholdLayer roll_out",
     "plots": "",
+    "tasks": "",
     "theory": "",
     "witnesses": "WitnessSet delayed_witnesses gaussian_witnesses",
 }
-_ROOM_OF = {name: room for room, names in _ON_DEMAND.items() for name in names.split()}
-
 __all__ = [
     "Certificate",
     "ConvergenceWarning",
@@ -103,14 +102,12 @@ __all__ = [
 ]
 
 
+_find = names_on_demand(__name__, globals(), _ON_DEMAND)
+
+
 def __getattr__(name: str) -> Any:
     """Import a room, or a name from its room, when it is first used."""
-    if name in _ON_DEMAND:
-        return import_module(f".{name}", __name__)
-    if name not in _ROOM_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_ROOM_OF[name]}", __name__), name)
-    return value
+    return import_module(f".{name}", __name__) if name in _ON_DEMAND else _find(name)
 
 
 def __dir__() -> list[str]:

@@ -77,7 +77,7 @@ def test_a_model_without_proof_is_fitted_and_predicts_and_cannot_be_certified(me
     fitted = succeed("fit", "data.npz", "-o", "model", "--method", method, *QUICK)
     assert f"certificate: none, method {method} proves nothing" in fitted.stdout
     assert len(succeed("predict", "model", "data.npz").stdout.split()) == 48
-    fail(f"got method='{method}': only cvx, sg-cvx, varpro, r-cvx prove anything", "certify", "model", "data.npz")
+    fail(f"got method='{method}': only cvx, sg-cvx, varpro prove anything", "certify", "model", "data.npz")
 
 
 def test_a_regressor_is_fitted_predicts_and_is_certified_again():

@@ -78,20 +78,6 @@ def test_a_solver_that_does_not_fit_the_problem_is_refused(solver: str, loss: st
 
 
 @pytest.mark.parametrize(
-    ("former", "kind", "solver"),
-    [
-        ("active-set", Kind("squared"), "l1"),
-        ("newton", Kind("logistic"), "l1"),
-        ("interior-point", Kind("hinge"), "hinge"),
-        ("group-newton", Kind("softmax", "group"), "group"),
-        ("proximal-gradient", Kind("squared"), "reference"),
-    ],
-)
-def test_former_names_of_solvers_are_accepted(former: str, kind: Kind, solver: str) -> None:
-    assert solve(kind.draw(0), solver=former).solver == solver
-
-
-@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda p: solve(p, solver="simplex"), "solver to be one of 'auto', .* got 'simplex'"),

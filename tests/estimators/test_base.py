@@ -124,7 +124,7 @@ def test_other_methods_claim_nothing(method):
     assert model.certificate_ is None
     assert model.predict(SEQUENCES).shape == (48,)
     with pytest.raises(
-        InvalidInputError, match=f"method='{method}': only cvx, sg-cvx, varpro, r-cvx prove anything"
+        InvalidInputError, match=f"method='{method}': only cvx, sg-cvx, varpro prove anything"
     ) as caught:
         model.certify(SEQUENCES, LABELS)
     assert_one_sentence(caught.value)
@@ -361,7 +361,7 @@ BAD_FITS = {
     "huge inputs": lambda: classifier(standardize=False).fit(1e30 * SEQUENCES, LABELS),
     "tiny inputs": lambda: classifier(standardize=False).fit(1e-9 * SEQUENCES, LABELS),
     "a reservoir of one step": lambda: classifier("r").fit(SEQUENCES[:, 0], LABELS),
-    "a reservoir of threshold neurons": lambda: classifier("r-cvx", neuron="threshold").fit(SEQUENCES, LABELS),
+    "a reservoir of threshold neurons": lambda: classifier("r", neuron="threshold").fit(SEQUENCES, LABELS),
     "fewer features": lambda: FITTED.predict(SEQUENCES[:, :, :2]),
     "NaN to predict": lambda: FITTED.predict(SEQUENCES * np.nan),
     "rows to predict": lambda: FITTED.predict(SEQUENCES[:, 0]),
@@ -520,7 +520,7 @@ def test_witnesses_that_are_given_are_used_as_they_are():
     assert clone(model).fit(SEQUENCES, LABELS).certificate_ == model.certificate_
 
 
-@pytest.mark.parametrize("method", ["cvx", "sg", "r-cvx"])
+@pytest.mark.parametrize("method", ["cvx", "sg", "r"])
 @pytest.mark.parametrize(
     "witnesses",
     [

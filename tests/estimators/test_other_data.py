@@ -1,8 +1,6 @@
 """A model knows the data that it was fitted to, and says what differs if it is certified on others."""
 
-import json
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -79,19 +77,6 @@ def test_other_stages_warn_too():
         MODEL.certify_complete(X + 1, Y, WEIGHT, max_seconds=0.2)
     with pytest.warns(OtherDataWarning, match="inputs differ"):
         quantise_estimator(MODEL, X + 1, Y, sample_weight=WEIGHT)
-
-
-def test_files_without_a_fingerprint_are_judged_by_their_objective(tmp_path):
-    cs.save(MODEL, tmp_path / "model")
-    tensors, header = read_tensors(tmp_path / "model", "model")
-    assert json.dumps(header["training_data"])
-    write_tensors(tmp_path / "old", "model", tensors, {k: v for k, v in header.items() if k != "training_data"})
-    old = cs.load(tmp_path / "old")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        old.certify(X, Y, WEIGHT)
-    with pytest.warns(OtherDataWarning, match=r"the objective \(.* instead of .*\) differ"):
-        old.certify(X, np.roll(Y, 1), WEIGHT)
 
 
 @pytest.mark.parametrize("change", [{"n_samples": "x"}, {"inputs": 3}, {"weights": None}, {"other": 1}])

@@ -23,7 +23,7 @@ def test_a_pickle_is_at_most_half_as_large_again_as_a_model_file(tmp_path, kind)
     assert len(pickle.dumps(model)) <= 1.5 * (tmp_path / "model").stat().st_size
 
 
-@pytest.mark.parametrize("method", ["cvx", "sg-cvx", "r-cvx", "sg"])
+@pytest.mark.parametrize("method", ["cvx", "sg-cvx", "r", "sg"])
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_an_unpickled_model_predicts_and_certifies_as_before(make, method):
     targets = LABELS if make is classifier else sums(SEQUENCES)

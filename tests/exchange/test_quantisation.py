@@ -23,7 +23,7 @@ from cvxsnn import InvalidInputError, Status, WitnessSet, load, reconstruct, sav
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.tasks import digits_seq, first_last_xor
-from cvxsnn.exchange import compare_bits, quantise, quantise_and_solve, quantise_estimator
+from cvxsnn.exchange import quantise, quantise_and_solve, quantise_estimator
 from cvxsnn.fitting import Program, Settings, TaskScore, train_task
 from cvxsnn.network.reconstruction import Proof
 from cvxsnn.witnesses import Provenance
@@ -143,13 +143,12 @@ def test_a_network_that_gradients_trained_has_no_program_to_solve_again():
 STRANGERS = [nn.Sequential(nn.Linear(2, 2)), reconstruct(Case().solve()), torch.ones(2, 2), None]
 
 
-@pytest.mark.parametrize("call", [quantise_and_solve, lambda *given: compare_bits(*given, lambda network: 0.0)])
 @pytest.mark.parametrize("stranger", [*STRANGERS, classifier()], ids=lambda own: type(own).__name__)
-def test_what_was_not_trained_is_refused_in_one_sentence(stranger, call):
+def test_what_was_not_trained_is_refused_in_one_sentence(stranger):
     with pytest.raises(
         InvalidInputError, match=f"expected what train returns.*got {type(stranger).__name__}"
     ) as caught:
-        call(stranger, TrainingSet(torch.ones(1, 1, 1), {"label": torch.ones(1)}))
+        quantise_and_solve(stranger, TrainingSet(torch.ones(1, 1, 1), {"label": torch.ones(1)}))
     assert_one_sentence(caught.value)
 
 
@@ -175,42 +174,23 @@ def test_an_estimator_that_is_not_fitted_is_asked_to_be(make):
 
 def test_ternary_neurons_with_a_new_readout_learn_what_the_old_readout_has_lost(xor):
     task, trained = xor
-    comparison = compare_bits(trained, TrainingSet.of(task.train), TaskScore(task, task.test), (15, 2))
-    fine, coarse = comparison.rows
-    assert comparison.score >= EASY_SCORE
-    assert fine.as_is >= EASY_SCORE
-    assert coarse.solved >= EASY_SCORE > coarse.as_is
-    for row in comparison.rows:
-        assert row.certificate.primal <= row.as_is_objective + row.certificate.gap
-        assert row.rounded_certificate.primal >= row.certificate.dual
-    assert [line.split()[0] for line in str(comparison).splitlines()] == ["hidden", "not", "15", "2"]
+    data, score = TrainingSet.of(task.train), TaskScore(task, task.test)
+    proof = Proof.of(trained.solution, trained.settings.objective)
+    for bits in (15, 2):
+        solved = quantise_and_solve(trained, data, bits)
+        as_is = proof.certify(data, solved.solution.problem)  # the old coefficients on the new spikes
+        assert score(solved.network) >= EASY_SCORE
+        assert (score(quantise(trained.network, bits)) >= EASY_SCORE) == (bits == 15)
+        assert solved.certificate.primal <= as_is.primal + solved.certificate.gap
+        assert solved.with_readout_bits(8).certificate.primal >= solved.certificate.dual
 
 
 def test_on_digits_a_new_readout_keeps_what_four_bits_leave():
     task = digits_seq()
-    family = {"hidden": (96,), "decay": 0.9}
-    settings = Settings(Program(Objective("softmax", "mean"), l1_strength=0.002), family)
+    settings = Settings(Program(Objective("softmax", "mean"), l1_strength=0.002), {"hidden": (96,), "decay": 0.9})
     trained = train_task("cvx", task, settings)
-    comparison = compare_bits(trained, TrainingSet.of(task.train), TaskScore(task, task.test), (4, 2), tol=TOL)
-    for row in comparison.rows:
-        assert row.solved > row.as_is
-        assert row.certificate.relative_gap <= TOL
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"score": 3}, "expected score to be a function"),
-        ({"bits": 4}, "expected bits to be a sequence"),
-        ({"bits": "84"}, "expected bits to be a sequence"),
-        ({"bits": (1,)}, "from 2 to 16"),
-        ({"data": None}, "expected the TrainingSet"),
-    ],
-    ids=["score", "one number", "text", "one bit", "data"],
-)
-def test_arguments_of_a_comparison_are_refused_in_one_sentence(xor, changes, complaint):
-    task, trained = xor
-    arguments = {"data": TrainingSet.of(task.train), "score": TaskScore(task, task.test), **changes}
-    with pytest.raises(InvalidInputError, match=complaint) as caught:
-        compare_bits(trained, **arguments)
-    assert_one_sentence(caught.value)
+    score = TaskScore(task, task.test)
+    for bits in (4, 2):
+        solved = quantise_and_solve(trained, TrainingSet.of(task.train), bits, tol=TOL)
+        assert score(solved.network) > score(quantise(trained.network, bits))
+        assert solved.certificate.relative_gap <= TOL

@@ -12,11 +12,12 @@ from cvxsnn.core.errors import CvxsnnError, InvalidInputError
 from cvxsnn.exchange import to_nir, to_norse, to_snntorch, to_spikingjelly
 from cvxsnn.exchange.quantisation import quantise
 from cvxsnn.fitting.reservoir import tune_reservoir
-from cvxsnn.network import OutputHead, SpikingNetwork, count_operations, rescale_hidden, summarise
+from cvxsnn.network import OutputHead, SpikingNetwork, count_operations, summarise
 from cvxsnn.neurons import NEURON_MODELS, HiddenLayer, LIFLayer, NeuronModel, ThresholdLayer, register_neuron
 from cvxsnn.neurons.layer import LayerState, per_sample
 from cvxsnn.neurons.lif import fire, lif_membrane
 from cvxsnn.neurons.registry import make_trainable
+from cvxsnn.theory import rescale_hidden
 from cvxsnn.theory.complete_certificate import family_of
 from cvxsnn.witnesses import Normal, Provenance, Uniform, WitnessSet, regenerate, single_out
 
@@ -253,8 +254,6 @@ def test_models_tell_what_they_can_do():
     lif, threshold = NEURON_MODELS.find("lif"), NEURON_MODELS.find("threshold")
     assert all(
         (
-            lif.can_be_priced,
-            threshold.can_be_priced,
             lif.keeps_membrane,
             lif.libraries,
             threshold.is_recurrent,

@@ -112,7 +112,7 @@ def test_all_neurons_without_a_norm_are_refused_in_one_sentence():
     problem = ConvexProblem.of(
         Objective("squared"), dictionary, data, l1_strength=0.0, l2_strength=0.1, penalty="elastic-net"
     )
-    proof = Proof.of(solve(problem, 1e-6, "proximal-gradient"), Objective("squared"))
+    proof = Proof.of(solve(problem, 1e-6, "reference"), Objective("squared"))
     with pytest.raises(InvalidInputError, match="l1_strength above zero for an optimum over all neurons") as caught:
         certify_complete(proof, data)
     assert_one_sentence(caught.value)

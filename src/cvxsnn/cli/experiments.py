@@ -79,7 +79,7 @@ def reproduce(
     from ..core.checks import check_choice, check_device
     from ..experiments import RecordStore, all_runs, experiment_names, run_all
     from ..experiments.ridge import METHOD as RIDGE
-    from ..fitting.methods import METHODS
+    from ..fitting import METHODS
 
     if only_list:
         console.print(_list(names or experiment_names(), scale))

@@ -20,7 +20,6 @@ import cvxsnn as cs
 from ..core.errors import InvalidInputError, OtherDataWarning
 from ..core.formatting import plural
 from .common import ModelFile, command, console, parse_widths, put, say
-from .complete import prove_in_file
 from .data_files import DataFile, TableOptions, read_data
 from .files import FIGURE, MODEL, PREDICTIONS, PROOF
 
@@ -30,7 +29,7 @@ class FitOptions:
     """Parameters of the estimators that are options of ``cvxsnn fit``, by their names there."""
 
     layout: Annotated[str | None, Option(help="channels-first if X has channels before steps.")] = None
-    method: Annotated[str, Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, varpro, r or r-cvx.")] = "cvx"
+    method: Annotated[str, Option(help="cvx, sg, sg-cvx, sg-sg, cvx-sg, varpro or r.")] = "cvx"
     hidden: Annotated[str | None, Option(help="Widths of the hidden layers, such as 256,512.")] = None
     n_neurons: Annotated[str, Option("--neurons", help="Number of hidden neurons, or auto.")] = "auto"
     sparsity: Annotated[str | None, Option(help="Largest number of neurons to read, or few.")] = None
@@ -213,6 +212,8 @@ def certify(
     if estimator.proof_.penalty.has_quadratic:
         say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
     if certificate is not None:
+        from .complete import prove_in_file
+
         better = prove_in_file(certificate, estimator, proven.primal, X, samples, seconds, tol)
         if improved is not None:
             cs.save(replace_last(loaded, better), improved)

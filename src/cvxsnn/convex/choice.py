@@ -33,20 +33,13 @@ Examples
 ('ridge', 'l1', 'group', 'hinge', 'reference')
 """
 
-_FORMER = {"interior-point": "hinge", "group-newton": "group", "proximal-gradient": "reference"}
-_FORMER |= dict.fromkeys(("active-set", "newton", "admm", "newton-cg", "newton-stream"), "auto")
-"""Names of version 0.1.0. Some were forms of one solver, between which the library chooses."""
-
 
 def check_solver(solver: str | Solver) -> str | Solver:
-    """Return a solver, or its present name."""
-    if isinstance(solver, Solver):
-        return solver
-    name = _FORMER.get(solver, solver) if isinstance(solver, str) else solver
-    if name not in ("auto", *SOLVERS):
+    """Return a solver or its name if it is known."""
+    if not isinstance(solver, Solver) and solver not in ("auto", *SOLVERS):
         known = ", ".join(map(repr, ("auto", *SOLVERS)))
         raise InvalidInputError(f"expected solver to be one of {known}, or a Solver, got {solver!r}")
-    return name
+    return solver
 
 
 def choose(problem: ConvexProblem) -> Solver:

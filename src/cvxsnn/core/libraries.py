@@ -1,7 +1,8 @@
-"""Optional libraries: imported on demand, with one sentence where one is missing."""
+"""Imports on demand: of optional libraries, with one sentence where one is missing, and of names of a package."""
 
 import importlib
 import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .errors import MissingLibraryError, first_line
@@ -32,3 +33,26 @@ def import_library(module: str, extra: str) -> Any:
             f"expected {module.partition('.')[0]} to be installed, got {first_line(error)!r}: "
             f'pip install "cvxsnn[{extra}]"'
         ) from None
+
+
+def names_on_demand(package: str, namespace: dict[str, Any], modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a ``__getattr__`` of a package: names are imported from its modules when they are first used.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    namespace : dict
+        Its globals, which keep the values.
+    modules : mapping of str to str
+        The names that each module has, separated by spaces.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+        return value
+
+    return find

@@ -3,7 +3,7 @@
 from .events import Events, sequences_from_events
 from .sequences import Sequences, TrainingSet
 from .tables import TableSequences, sequences_from_table
-from .tasks import SequenceData, Task
+from .task import SequenceData, Task
 
 __all__ = [
     "Events",

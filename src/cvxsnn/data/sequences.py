@@ -14,7 +14,7 @@ from torch import Tensor
 from ..core.checks import Array, as_array, as_real, as_tensor, check_fields, check_number, check_sequences
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
-from .tasks import SequenceData
+from .task import SequenceData
 
 FILL_SEQUENCES = "fill the gaps with SequenceImputer first"
 """Advice in errors about NaN in sequences."""

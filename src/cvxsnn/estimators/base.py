@@ -9,8 +9,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial, wraps
 from inspect import cleandoc
-from math import inf
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,7 @@ import torch
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from ..convex import Certificate, Loss, Objective, Solution, solve
+from ..convex import Certificate, Loss, Objective, Solution
 from ..convex.objective import weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
@@ -27,43 +26,30 @@ from ..core.progress import ShownProgress
 from ..core.seeds import child_generator
 from ..data import Sequences, TrainingSet
 from ..data.sequences import DataFingerprint, deal_groups, stratified_order
-from ..data.tasks.task import UNNAMED_HEAD
+from ..data.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting import (
-    METHODS,
-    Fitted,
-    Program,
-    Settings,
-    Split,
-    SurrogateSettings,
-    Trained,
-    Tuning,
-    Verdict,
-    fit,
-    train,
-    tune_witnesses,
-)
+from ..fitting.engine import METHODS, Fitted, find_method, fit
+from ..fitting.judges import Verdict
+from ..fitting.program import Program
 from ..fitting.scores import Score
-from ..fitting.surrogate.optimal_readout import STRENGTH
+from ..fitting.search import Tuning, tune_witnesses
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..network.tracing import attribute
-from ..theory import CompleteCertificate, certify_complete
-from ..witnesses.tap_sampling import has_variation
-from .choices import DEFAULTS, PROJECTION, EstimatorChoices
+from .choices import DEFAULTS, EstimatorChoices
 from .explanation import Explanation
-from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
+from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, trial_score
 from .inputs import count_samples, feature_scale, n_axes, read_groups, read_inputs, standardise, warn_of_giants
 from .model_parts import read_network, read_proof, write_network, write_proof
 from .streams import Stream
 
+if TYPE_CHECKING:
+    from ..theory import CompleteCertificate
+
 FloatArray = npt.NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_Learned = tuple[Solution | None, Objective, TrainingSet]
+Learned = tuple[Solution | None, Objective, TrainingSet]
 """The solution, if there is a proof, with its objective and data."""
-
-SHARE_OF_FIRST = 0.4
-"""Share of the time for the first of two trainings, of which the second has more samples."""
 
 _NAMED_BY_SCIKIT_LEARN = ("n_features_in_", "feature_names_in_")
 
@@ -126,7 +112,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
     history_: History
     input_scale_: tuple[FloatArray, FloatArray]
     is_sequential_: bool
-    fingerprint_: DataFingerprint | None = None
+    fingerprint_: DataFingerprint
     probability_scale_: float | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -219,7 +205,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     def certify_complete(
         self, X: Any, y: Any, sample_weight: Any = None, *, max_seconds: float = 60.0
-    ) -> CompleteCertificate:
+    ) -> "CompleteCertificate":
         """Bound how much *any* LIF neurons with the same decay could gain, by pricing all of them exactly.
 
         If the neurons have delays, only neurons that read by the same taps are covered.
@@ -240,6 +226,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
         CompleteCertificate
             Bounds on the optimum over all such neurons.
         """
+        from ..theory import certify_complete
+
         return certify_complete(self.proof_, self.data_of_fit(X, y, sample_weight), max_seconds=max_seconds)
 
     def with_readout(self, network: SpikingNetwork, proof: Proof) -> Self:
@@ -362,6 +350,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """
         check_is_fitted(self)
         if self._proof is None:
+            find_method(self.method)  # which knows all methods if this is not the convex one
             proving = [name for name, kind in METHODS.items() if kind.stages[-1] == "convex"]
             raise InvalidInputError(
                 "expected a model whose read-out is the optimum of a convex program, got "
@@ -424,13 +413,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         list of str
             The differences in words; empty if the data are the same.
         """
-        if self.fingerprint_ is not None:
-            return self.fingerprint_.differences(DataFingerprint.of(data))
-        # Files of early versions have no fingerprint. The objective differs unless the data are the same.
-        found, stated = self.proof_.certify(data), self.proof_.certificate
-        if is_same_objective(found, stated):
-            return []
-        return [f"the objective ({found.primal:.6g} instead of {stated.primal:.6g})"]
+        return self.fingerprint_.differences(DataFingerprint.of(data))
 
     def data_of_fit(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingSet:
         """Return the data that the model was fitted to as a training set; warn if they differ.
@@ -491,7 +474,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
             outputs: FloatArray = self.network_(sequences).cpu().numpy()
         return outputs
 
-    def _fit_convex(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> _Learned:
+    def _fit_convex(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> Learned:
         """Sample neurons, and find the optimal read-out; or train few neurons where that is better."""
         begin, budget, families = time.perf_counter(), self._budget(), self._families(data)
         program = self._program(objective)
@@ -521,97 +504,17 @@ class SpikingEstimator(EstimatorChoices, ABC):
 
     def _try_training(
         self, fitted: Fitted, data: TrainingSet, seed: int, progress: ShownProgress, max_seconds: float
-    ) -> _Learned:
+    ) -> Learned:
         """Train as many neurons as were selected, and keep them if they err less on samples left out."""
-        verdict, labels = fitted.chosen.verdict, self._classes_of(data)
-        rival = type(self)(**self.get_params(deep=False))
-        # What the data have decided so far: features, scale and classes.
-        for name, value in vars(self).items():
-            if name.endswith("_") and name != "network_":
-                setattr(rival, name, value)
-        rival.method, rival.n_neurons, rival.hidden, rival.sparsity = "varpro", fitted.chosen.n_neurons, None, None
-        rival.max_seconds = None if max_seconds == inf else max_seconds
-        own = data if labels is None else replace(data, targets={UNNAMED_HEAD: labels})
-        kept, held = rival._divide(own, seed)
-        rows = torch.arange(len(data)) if verdict.rows is None else verdict.rows.cpu()
-        if len(rows) < len(data):  # the selection was judged on a part: training is judged on the same part
-            held, kept = rows, torch.from_numpy(np.setdiff1d(np.arange(len(data)), rows.numpy()))
-        if verdict.scores is None or len(kept) == len(data) or not has_variation(data.sequences):
-            return fitted.solution, fitted.program.objective, data
-        trained = rival._train(own, rival._objective(rival._loss()), seed, progress, kept, held)
-        judged = own.take(held)
-        with torch.no_grad():
-            outputs = trained.network(judged.sequences).cpu().numpy()
-        of_selected = verdict.scores.cpu().numpy()[np.searchsorted(rows.numpy(), held.numpy())]
-        of_selection, of_training = (torch.from_numpy(self._errors(own, judged)) for own in (of_selected, outputs))
-        weight = judged.sample_weight
-        weight = torch.ones(len(held), dtype=torch.float64) if weight is None else weight.cpu()
-        fall = float((of_selection - of_training) @ (weight / weight.sum()))
-        by = f"{abs(fall):.3g} {'less' if fall > 0 else 'more'}" if fall else "as much"
-        reason = f"as many trained ones err {by} on {plural(len(held), 'sample')} left out"
-        if fall <= 0:
-            self.history_ = self.history_.explained(reason)
-            return fitted.solution, fitted.program.objective, data
-        learned = rival._refit(trained, own, seed, progress, kept)
-        self.network_ = rival.network_
-        self.probability_scale_ = None
-        self.history_ = History((*self.history_.explained(f"{reason} and are read instead"), *rival.history_))
-        return learned
+        from .staged import try_training
 
-    def _train_in_stages(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> _Learned:
+        return try_training(self, fitted, data, seed, progress, max_seconds)
+
+    def _train_in_stages(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> Learned:
         """Train by a method with several stages, which held-out data compare."""
-        kept, held = self._divide(data, seed)
-        return self._refit(self._train(data, objective, seed, progress, kept, held), data, seed, progress, kept)
+        from .staged import train_in_stages
 
-    def _train(
-        self,
-        data: TrainingSet,
-        objective: Objective,
-        seed: int,
-        progress: ShownProgress,
-        kept: torch.Tensor,
-        held: torch.Tensor,
-    ) -> Trained:
-        """Train on the rows that are kept; those held out judge."""
-        is_projected = METHODS[self.method].stages[0] == "projection"
-        default = PROJECTION if is_projected else SurrogateSettings(epochs=DEFAULTS.epochs)
-        surrogate = self.surrogate or replace(default, seed=seed)
-        settings = Settings(self._program(objective), self._families(data), surrogate=surrogate, seed=seed)
-        held_out, budget = data.take(held), self._budget()
-        split = Split(data.take(kept), lambda network: self._validate(network, held_out))
-        if is_projected:  # which is repeated with all samples
-            budget = replace(budget, max_seconds=SHARE_OF_FIRST * budget.max_seconds)
-        return train(self.method, split, settings, callback=progress, budget=budget)
-
-    def _refit(
-        self, trained: Trained, data: TrainingSet, seed: int, progress: ShownProgress, kept: torch.Tensor
-    ) -> _Learned:
-        """Learn from all samples what a part of them has chosen: the read-out, or neurons and read-out together."""
-        self.network_, self.history_ = trained.network, History(map(summarise_stage, trained.history))
-        solution, settings = trained.solution, trained.settings
-        objective = settings.objective
-        if len(kept) == len(data):
-            return solution, objective, data
-        if METHODS[self.method].stages[0] == "projection":
-            program = replace(settings.program, penalty="elastic-net", l1_strength=0.0, l2_strength=STRENGTH)
-            if solution is None or solution.problem.centre is not None:
-                last = replace(self.history_[-1], reason="ridge as strong as in training, which validated best")
-                self.history_ = History((*self.history_[:-1], last))
-            else:
-                problem = solution.problem
-                norm, quadratic = problem.l1_strength, problem.l2_strength
-                program = replace(program, penalty=problem.penalty.name, l1_strength=norm, l2_strength=quadratic)
-            budget = self._budget()
-            budget = replace(budget, max_seconds=budget.max_seconds - sum(stage.seconds for stage in trained.history))
-            split = Split(data, lambda network: self._validate(network, data))
-            trained = train(self.method, split, replace(settings, program=program), callback=progress, budget=budget)
-            self.network_ = trained.network
-            return trained.solution, objective, data
-        if solution is not None:
-            # Validation has chosen the strengths; the read-out itself may learn from all data.
-            solution = solve(Proof.of(solution, objective).problem(data), self.tol)
-            self.network_ = reconstruct(solution)
-        return solution, objective, data
+        return train_in_stages(self, data, objective, seed, progress)
 
     def _divide(self, data: TrainingSet, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the samples to learn from, with some of every class, and those held out; all twice if too few."""

@@ -15,8 +15,11 @@ from ..core.errors import InvalidInputError
 from ..data import Sequences, TrainingSet
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
-from ..fitting import METHODS, Budget, Program, SurrogateSettings, Tuning
+from ..fitting.engine import Budget, find_method
 from ..fitting.few import Sparsity
+from ..fitting.program import Program
+from ..fitting.search import Tuning
+from ..fitting.surrogate_settings import SurrogateSettings
 from ..witnesses import Normal, Uniform, WitnessSet
 from ..witnesses.families import family_kind
 from ..witnesses.mixed import STEPS_FOR_DELAYS, mixtures_for
@@ -50,11 +53,6 @@ class Defaults:
 
 
 DEFAULTS = Defaults()
-
-PROJECTION = SurrogateSettings(
-    epochs=40, batch_size=32, learning_rate=0.005, steepness=1.25, train_decay=False, train_threshold=False
-)
-"""Settings of projection stages, up to the seed."""
 
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
@@ -106,7 +104,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     method : str
         How to train. "cvx" samples hidden neurons and finds the optimal read-out. "sg" trains all layers by surrogate
         gradients. "sg-cvx", "sg-sg" and "cvx-sg" have two stages. "varpro" trains the hidden layers by surrogate
-        gradients and solves for the optimal read-out after every epoch. "r" and "r-cvx" are reservoirs.
+        gradients and solves for the optimal read-out after every epoch. "r" is a reservoir.
     hidden : tuple of int, optional
         Widths of the hidden layers, instead of ``n_neurons``.
     n_neurons : int or "auto"
@@ -219,7 +217,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         """Refuse invalid parameters, and valid ones that exclude each other."""
-        check_choice("method", self.method, tuple(METHODS))
+        method = find_method(self.method)
         for name, (words, check) in _CHECKS.items():
             value = getattr(self, name)
             if isinstance(value, str) and any(words):
@@ -236,7 +234,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
                 "witnesses='search' or a family"
             )
         is_sparse = self.sparsity is not None and self.sparsity != "accuracy"
-        if is_sparse and METHODS[self.method].stages[-1] != "convex":
+        if is_sparse and method.stages[-1] != "convex":
             raise InvalidInputError(
                 f"expected a method that ends with a convex read-out for sparsity={self.sparsity!r}, got "
                 f"{self.method!r}: use 'cvx' or 'sg-cvx'"
@@ -269,7 +267,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         penalty = self.penalty
         strengths: Any = (self.l1_strength, self.l2_strength)
         if penalty == "auto" and self.l1_strength == "auto":
-            if METHODS[self.method].stages[0] in ("gradient", "projection"):
+            if find_method(self.method).stages[0] in ("gradient", "projection"):
                 penalty, strengths = "elastic-net", (0.0, self.l2_strength)  # what "auto" is after training
             elif self._is_mixed:
                 penalty = "elastic-net"
@@ -300,7 +298,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             return mixtures_for(sequences.n_steps, sequences.n_features)
         if isinstance(self.witnesses, WitnessSet):
             return self.witnesses
-        hidden, method = self._widths(), METHODS[self.method]
+        hidden = self._widths()
+        method = find_method(self.method)
         if isinstance(self.witnesses, Mapping):
             family = self.witnesses
             if "n_witnesses" in family_kind(family).__dataclass_fields__:  # one layer of neurons of several kinds
@@ -362,30 +361,3 @@ def _trained_family(sequences: Sequences) -> Mapping[str, Any]:
 def is_long(sequences: Sequences) -> bool:
     """Return whether neurons with delays, whose thresholds come from the data, suit some sequences."""
     return sequences.n_steps >= STEPS_FOR_DELAYS and has_variation(sequences)
-
-
-def current_parameters(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a model file of an earlier version under their present names.
-
-    Dynamics of neurons, numbers of subnetworks and fan-ins are now part of a family, and windows of a read-out. How a
-    search was limited is not kept: it is over.
-
-    Parameters
-    ----------
-    saved : mapping
-        The parameters in the file.
-
-    Returns
-    -------
-    dict
-        Parameters of an estimator.
-    """
-    dynamics = ("n_subnetworks", "neuron", "decay", "threshold", "bias", "gain", "fan_in")
-    retired = (*dynamics, "windows", "n_trials", "max_tuning_seconds", "validation_fraction", "n_jobs")
-    kept = {name: value for name, value in saved.items() if name not in retired}
-    family = {name: saved[name] for name in dynamics if saved.get(name) is not None and saved[name] != "lif"}
-    if family and isinstance(kept.get("witnesses", "auto"), str):
-        kept["witnesses"] = family
-    if saved.get("windows") is not None:
-        kept["readout"] = f"windows-{saved['windows']}"
-    return kept

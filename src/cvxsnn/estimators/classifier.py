@@ -21,8 +21,9 @@ from ..convex.objective import decide_class, make_row_weight
 from ..core.checks import check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
-from ..data.tasks.task import UNNAMED_HEAD
-from ..fitting import Program, Verdict
+from ..data.task import UNNAMED_HEAD
+from ..fitting.judges import Verdict
+from ..fitting.program import Program
 from .base import FloatArray, SpikingEstimator
 from .inputs import read_labels
 

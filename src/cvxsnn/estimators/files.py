@@ -23,11 +23,11 @@ from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_l
 from ..core.formatting import plural
 from ..core.storage import read_tensors, write_tensors
 from ..data.sequences import DataFingerprint
-from ..fitting import SurrogateSettings, Tuning
+from ..fitting.search import Tuning
+from ..fitting.surrogate_settings import SurrogateSettings
 from ..network import SpikingNetwork
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
 from . import model_parts
-from .choices import current_parameters
 from .classifier import SpikingClassifier
 from .history import History
 from .model_parts import LIMITS
@@ -207,7 +207,7 @@ def _read_estimator(
 ) -> SpikingClassifier | SpikingRegressor:
     network = model_parts.read_network(header["network"], tensors)
     parameters = {name: _read_value(value, max_drawn) for name, value in header["parameters"].items()}
-    model = _ESTIMATORS[header["class"]](**current_parameters(parameters))
+    model = _ESTIMATORS[header["class"]](**parameters)
     model.network_ = network
     model.n_features_in_ = network.n_features
     model.history_ = History()
@@ -341,14 +341,16 @@ class Entry(NamedTuple):
     required_by: tuple[str, ...] = ()
 
 
+_BOTH = ("classifier", "regressor")
+
 _ENTRIES = {
-    "is_sequential": Entry("is_sequential_", bool, partial(check_bool, "is_sequential"), ("classifier", "regressor")),
+    "is_sequential": Entry("is_sequential_", bool, partial(check_bool, "is_sequential"), _BOTH),
     "is_flat": Entry("is_flat_", bool, partial(check_bool, "is_flat"), ("regressor",)),
     "classes": Entry("classes_", _write_labels, lambda labels: _read_labels(**labels), ("classifier",)),
     "probability_scale": Entry("probability_scale_", float, _read_probability_scale),
     "feature_names": Entry("feature_names_in_", list, _read_names),
-    "training_data": Entry("fingerprint_", asdict, lambda fingerprint: DataFingerprint(**fingerprint)),
+    "training_data": Entry("fingerprint_", asdict, lambda own: DataFingerprint(**own), _BOTH),
 }
-"""Entries of a file besides parameters, network and proof. Files of earlier versions lack the last ones."""
+"""Entries of a file besides parameters, network and proof."""
 
 _SCALE = ("scale.mean", "scale.spread")

@@ -6,11 +6,10 @@ from typing import Any
 
 from ..convex import Certificate, Solution, Validation
 from ..core.formatting import align, plural, round_up
-from ..fitting import Fitted, Tuned
-from ..fitting.engine import Trial
+from ..fitting.engine import Fitted, Trial
 from ..fitting.judges import HELD_OUT
-from ..fitting.methods import Stage
 from ..fitting.scores import Score, main_score
+from ..fitting.search import Tuned
 from ..network import Operations
 from ..network.summary import NetworkSummary
 
@@ -137,7 +136,7 @@ def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSu
     """Return how neurons and read-out were chosen, if there was a choice, and the optimum."""
     solution, trial = fitted.solution, fitted.chosen
     if not fitted.reason:
-        return (StageSummary("convex", score, seconds, trial.n_neurons, **_of_solution(solution)),)
+        return (StageSummary("convex", score, seconds, trial.n_neurons, **of_solution(solution)),)
     tuning = StageSummary(
         "tuning",
         score,
@@ -149,7 +148,7 @@ def summarise_fit(fitted: Fitted, score: Score, seconds: float) -> tuple[StageSu
         trials=tuple(_summarise_trial(item, item is trial) for item in fitted.trials if item.validation is not None),
         reason=fitted.reason,
     )
-    return tuning, StageSummary("convex", score, solution.seconds, trial.n_neurons, **_of_solution(solution))
+    return tuning, StageSummary("convex", score, solution.seconds, trial.n_neurons, **of_solution(solution))
 
 
 def summarise_search(tuned: Tuned, seconds: float) -> StageSummary:
@@ -158,25 +157,6 @@ def summarise_search(tuned: Tuned, seconds: float) -> StageSummary:
     n_neurons = family["n_subnetworks"] * family["hidden"][-1]
     n_trials = len(tuned.trials)
     return StageSummary("tuning", tuned.score, seconds, n_neurons, n_trials, family, tuned.readout)
-
-
-def summarise_stage(stage: Stage) -> StageSummary:
-    """Return the numbers of a stage of a method."""
-    if stage.tuned is not None:
-        return summarise_search(stage.tuned, stage.seconds)
-    assert stage.network is not None
-    numbers: dict[str, Any] = {} if stage.solution is None else _of_solution(stage.solution)
-    if stage.name == "convex" and stage.solution is None:
-        numbers["reason"] = "the read-out as it was trained, which validated better than every optimum"
-    elif stage.solution is not None and stage.solution.problem.centre is not None:
-        numbers["reason"] = "the optimum with a penalty on the distance from the trained read-out"
-    if stage.run is not None:
-        epochs = stage.run.history
-        numbers = {
-            "losses": tuple(epoch.loss for epoch in epochs[1:]),  # before the first epoch there is only a score
-            "scores": tuple(epoch.score for epoch in epochs),
-        }
-    return StageSummary(stage.name, stage.score, stage.seconds, stage.network.n_active, **numbers)
 
 
 def trial_score(trial: Trial) -> Score | None:
@@ -208,7 +188,8 @@ def _summarise_trial(trial: Trial, is_chosen: bool) -> TrialSummary:
     )
 
 
-def _of_solution(solution: Solution) -> dict[str, Any]:
+def of_solution(solution: Solution) -> dict[str, Any]:
+    """Return the certificate of a convex stage, its strengths, and the gaps on the way."""
     return {
         "certificate": solution.certificate,
         "l1_strength": solution.problem.l1_strength,

@@ -134,8 +134,6 @@ def _read_layers(prefix: str, headers: list[dict[str, Any]], tensors: Mapping[st
 
 
 _PROOF_TENSORS = ("support", "coef", "intercept", "dual_point")
-_ROUNDED = 1e-10
-"""Share by which the bound in a file of version 0.1.0 may be above the objective: it took no account of rounding."""
 
 
 def write_proof(proof: Proof, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -158,8 +156,6 @@ def write_proof(proof: Proof, tensors: dict[str, Tensor]) -> dict[str, Any]:
         "objective": {
             "loss": [_write_loss(proof.objective.loss)],
             "readout": proof.objective.readout,
-            "head_weights": {},  # readers of version 0.1.0 expect this entry and the next
-            "timestep_weighting": "uniform",
         },
         "l1_strength": proof.l1_strength,
         "l2_strength": proof.l2_strength,
@@ -191,15 +187,12 @@ def read_proof(
     if centre is not None and len(centre) != n_columns:
         raise InvalidInputError(f"expected a centre of {plural(n_columns, 'column')}, got one of {len(centre)}")
     penalty = make_penalty(str(header["penalty"]))
-    # Files that were written before there were elastic nets have no second strength.
-    l1_strength, l2_strength = check_strengths(header["l1_strength"], header.get("l2_strength", 0.0), penalty)
+    l1_strength, l2_strength = check_strengths(header["l1_strength"], header["l2_strength"], penalty)
     if centre is not None and not l2_strength:
         raise InvalidInputError("expected l2_strength above zero for a centre, got 0")
-    values = dict(header["certificate"])
-    primal, dual = check_number("primal", values["primal"]), check_number("dual", values["dual"])
-    if primal < dual <= primal + _ROUNDED * max(primal, 1e-3):
-        values["dual"] = primal  # what is below a bound is proven, too
-    stated = Certificate(**values)
+    for name in ("primal", "dual"):
+        check_number(name, header["certificate"][name])
+    stated = Certificate(**header["certificate"])
     check_choice("scope", stated.scope, get_args(Scope))
     if stated.n_witnesses is not None:
         check_positive_int("n_witnesses", stated.n_witnesses)
@@ -251,8 +244,6 @@ def _read_objective(header: Mapping[str, Any], n_outputs: int) -> Objective:
     readout = parse_readout(header["readout"])
     if readout.kind == "all" or readout.n_windows > LIMITS.windows:
         raise InvalidInputError(f"expected a proof of the last step or of means, got {str(readout)!r}")
-    if header["head_weights"] or header["timestep_weighting"] != "uniform":
-        raise InvalidInputError("expected an objective with equal weights, got others")
     return Objective(_read_loss(header["loss"][0], n_outputs), header["readout"])
 
 

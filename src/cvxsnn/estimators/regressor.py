@@ -9,7 +9,7 @@ from sklearn.utils.validation import column_or_1d
 from ..core.checks import as_real, check_choice
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
-from ..data.tasks.task import UNNAMED_HEAD
+from ..data.task import UNNAMED_HEAD
 from .base import FloatArray, SpikingEstimator
 
 

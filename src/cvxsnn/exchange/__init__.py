@@ -1,21 +1,23 @@
-"""Exchange with other libraries and with chips. Other libraries are imported on demand."""
+"""Exchange with other libraries and with chips. Other libraries, and their bridges, are imported on demand."""
 
-from .c import export_c
-from .nir import from_nir, to_nir, write_nir
-from .nir_network import NIRNetwork, nirtorch_node_map
-from .peers import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
-from .quantisation import BitsComparison, BitsRow, Quantised, compare_bits, quantise_and_solve, quantise_estimator
+from typing import TYPE_CHECKING
+
+from ..core.libraries import names_on_demand
 from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
-from .rounding import quantise, quantise_readout
+
+if TYPE_CHECKING:
+    from .c import export_c
+    from .nir import from_nir, to_nir, write_nir
+    from .nir_network import NIRNetwork, nirtorch_node_map
+    from .peers import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
+    from .quantisation import Quantised, quantise_and_solve, quantise_estimator
+    from .rounding import quantise, quantise_readout
 
 __all__ = [
-    "BitsComparison",
-    "BitsRow",
     "NIRNetwork",
     "Quantised",
     "ReadoutResult",
     "ReadoutScore",
-    "compare_bits",
     "export_c",
     "from_nir",
     "from_norse",
@@ -33,3 +35,16 @@ __all__ = [
     "to_spikingjelly",
     "write_nir",
 ]
+
+__getattr__ = names_on_demand(
+    __name__,
+    globals(),
+    {
+        "c": "export_c",
+        "nir": "from_nir to_nir write_nir",
+        "nir_network": "NIRNetwork nirtorch_node_map",
+        "peers": "from_norse from_snntorch from_spikingjelly to_norse to_snntorch to_spikingjelly",
+        "quantisation": "Quantised quantise_and_solve quantise_estimator",
+        "rounding": "quantise quantise_readout",
+    },
+)

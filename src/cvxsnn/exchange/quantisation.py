@@ -4,14 +4,12 @@ Rounding changes spikes, and a read-out that was optimal for the old ones need n
 read-out is the solution of a convex program for any hidden neurons, so it is solved for and certified again.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ..convex import Certificate, Solution, certify, solve
 from ..core.checks import check_type
 from ..core.errors import InvalidInputError
-from ..core.formatting import align, round_up
 from ..data.sequences import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..fitting.methods import Trained
@@ -181,152 +179,3 @@ def _proof_of(trained: Trained | Proof) -> Proof:
             "trained read-out: use 'cvx'"
         )
     return Proof.of(trained.solution, trained.settings.objective)
-
-
-@dataclass(frozen=True)
-class BitsRow:
-    """One number of bits in a comparison.
-
-    Parameters
-    ----------
-    bits : int
-        Bits per hidden weight.
-    as_is : float
-        Score with the old read-out.
-    solved : float
-        Score with the optimal read-out.
-    rounded : float
-        Score with the optimal read-out, rounded.
-    as_is_objective : float
-        Training objective of the old read-out.
-    certificate : Certificate
-        Certificate of the optimal read-out.
-    rounded_certificate : Certificate
-        Certificate of the rounded read-out.
-
-    Examples
-    --------
-    >>> import cvxsnn as cs
-    >>> from cvxsnn.exchange import compare_bits
-    >>> from cvxsnn.fitting import Settings, TaskScore, train_task
-    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
-    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
-    >>> data = cs.data.TrainingSet.of(task.train)
-    >>> [row] = compare_bits(trained, data, TaskScore(task, task.test), bits=(4,)).rows
-    >>> row.certificate.relative_gap <= 1e-6
-    True
-    """
-
-    bits: int
-    as_is: float
-    solved: float
-    rounded: float
-    as_is_objective: float
-    certificate: Certificate
-    rounded_certificate: Certificate
-
-
-@dataclass(frozen=True)
-class BitsComparison:
-    """Scores and objectives of one model at several numbers of bits.
-
-    Parameters
-    ----------
-    score : float
-        Score before rounding.
-    objective : float
-        Training objective before rounding.
-    readout_bits : int
-        Bits per output weight of the rounded read-outs.
-    rows : tuple of BitsRow
-        One row for each number of bits.
-
-    Examples
-    --------
-    >>> import cvxsnn as cs
-    >>> from cvxsnn.exchange import compare_bits
-    >>> from cvxsnn.fitting import Settings, TaskScore, train_task
-    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
-    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
-    >>> data = cs.data.TrainingSet.of(task.train)
-    >>> comparison = compare_bits(trained, data, TaskScore(task, task.test), bits=(8, 4))
-    >>> [row.bits for row in comparison.rows]
-    [8, 4]
-    """
-
-    score: float
-    objective: float
-    readout_bits: int
-    rows: tuple[BitsRow, ...]
-
-    def __str__(self) -> str:
-        """Return a table; objectives are those of the training data."""
-        rounded = f"{self.readout_bits}-bit read-out"
-        header = ("hidden bits", "score: as is", "solved", rounded, "objective: as is", "solved", rounded, "gap")
-        cells = [["not rounded", f"{self.score:.4f}", "", "", f"{self.objective:.5f}", "", "", ""]]
-        for row in self.rows:
-            scores = [f"{score:.4f}" for score in (row.as_is, row.solved, row.rounded)]
-            objectives = (row.as_is_objective, row.certificate.primal, row.rounded_certificate.primal)
-            shown = [f"{objective:.5f}" for objective in objectives]
-            cells.append([str(row.bits), *scores, *shown, f"{round_up(row.certificate.relative_gap, 1):.0e}"])
-        return align(header, cells)
-
-
-def compare_bits(
-    trained: Trained,
-    data: TrainingSet,
-    score: Callable[[SpikingNetwork], float],
-    bits: Sequence[int] = (8, 4, 2),
-    *,
-    readout_bits: int = 8,
-    tol: float = 1e-6,
-) -> BitsComparison:
-    """Compare a trained network at several numbers of bits, as it is and with its read-out found again.
-
-    Parameters
-    ----------
-    trained : Trained
-        A model with a read-out from convex optimisation.
-    data : TrainingSet
-        The data that it was trained on.
-    score : callable
-        Scores a network, for example by its accuracy on test data.
-    bits : sequence of int
-        Bits per hidden weight, from 2 to 16.
-    readout_bits : int
-        Bits per output weight of the rounded read-outs.
-    tol : float
-        Relative gap to certify.
-
-    Returns
-    -------
-    BitsComparison
-        One row for each number of bits; prints as a table.
-
-    Examples
-    --------
-    >>> import cvxsnn as cs
-    >>> from cvxsnn.exchange import compare_bits
-    >>> from cvxsnn.fitting import Settings, TaskScore, train_task
-    >>> task = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=40)
-    >>> trained = train_task("cvx", task, Settings(cs.convex.Objective("logistic"), {"hidden": (32,)}))
-    >>> data = cs.data.TrainingSet.of(task.train)
-    >>> comparison = compare_bits(trained, data, TaskScore(task, task.test), bits=(8, 4))
-    >>> [row.bits for row in comparison.rows]
-    [8, 4]
-    """
-    check_type(trained, Trained, "what train returns", "train a model first")
-    if not callable(score):
-        raise InvalidInputError(f"expected score to be a function of a network, got {type(score).__name__}")
-    if not isinstance(bits, Sequence) or isinstance(bits, str):
-        raise InvalidInputError(f"expected bits to be a sequence of integers such as (8, 4, 2), got {bits!r}")
-    proof = _proof_of(trained)
-    rows = []
-    for number in bits:
-        solved = quantise_and_solve(proof, data, number, tol=tol)
-        rounded = solved.with_readout_bits(readout_bits)
-        as_is = quantise(trained.network, number)
-        scores = (score(as_is), score(solved.network), score(rounded.network))
-        old_objective = proof.certify(data, solved.solution.problem).primal  # the old coefficients on the new spikes
-        rows.append(BitsRow(number, *scores, old_objective, solved.certificate, rounded.certificate))
-    return BitsComparison(score(trained.network), proof.certificate.primal, readout_bits, tuple(rows))

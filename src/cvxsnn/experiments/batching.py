@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 
+from ..fitting import METHODS
 from ..fitting.gradient import Split
-from ..fitting.methods import METHODS, Settings, Stage, Trained, gradient_plan, prepare, train
+from ..fitting.methods import Settings, Stage, Trained, gradient_plan, prepare, train
 from ..fitting.surrogate.settings import SurrogateRun, initial_network
 from ..fitting.surrogate.trainer import SurrogateJob, train_jobs
 

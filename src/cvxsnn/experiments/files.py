@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core.errors import DataFileError, InvalidInputError, first_line
 from ..data.tasks.registry import check_task_arguments
-from ..fitting.methods import METHODS
+from ..fitting import METHODS
 from ..fitting.search import Tuning
 from ..witnesses.families import family_kind
 from . import ridge

@@ -18,7 +18,7 @@ from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
 from ..core.memory import available_bytes
 from ..core.seeds import child_seed
-from ..data.tasks import SequenceData, Task
+from ..data.task import SequenceData, Task
 from ..dictionary import build_dictionary
 from ..dictionary.building import MEMORY_BUDGET
 from ..fitting.choosing import choose

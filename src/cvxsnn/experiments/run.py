@@ -18,7 +18,7 @@ from ..data.tasks import Task, make_task
 from ..fitting.methods import Settings, Trained, task_splits
 from ..fitting.program import Program
 from ..fitting.search import Tuning
-from ..fitting.surrogate.settings import SurrogateSettings
+from ..fitting.surrogate_settings import SurrogateSettings
 from ..network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ..network.spiking_network import SpikingNetwork
 from ..witnesses import describe_family, parse_distribution

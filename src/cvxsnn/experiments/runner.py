@@ -21,7 +21,7 @@ from joblib import parallel_config
 from ..core.claims import claim, remove_abandoned
 from ..core.errors import DataFileError
 from ..core.parallel import run_tasks
-from ..fitting.methods import METHODS
+from ..fitting import METHODS
 from .experiment import RunConfig
 from .records import Damaged, RecordStore
 from .run import execute_together

@@ -176,7 +176,7 @@ def approach(problem: ConvexProblem, max_seconds: float, *, in_small_steps: bool
             break
         if in_small_steps:
             more = iterations - moments[-1].iterations
-            start = solution = _solve(problem, LIMITS.tolerance, seconds, start, more, "proximal-gradient")
+            start = solution = _solve(problem, LIMITS.tolerance, seconds, start, more, "reference")
         else:
             # From a warm start, the number of iterations would mean nothing.
             solution = _solve(problem, LIMITS.tolerance, seconds, None, iterations)

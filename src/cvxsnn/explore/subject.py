@@ -14,7 +14,7 @@ from ..convex import ConvexProblem
 from ..convex.objective import decide_class
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences, TrainingSet
-from ..data.tasks.task import Task
+from ..data.task import Task
 from ..estimators import SpikingClassifier, SpikingRegressor
 from ..estimators.pipelines import split_pipeline
 from ..fitting.methods import Trained

@@ -1,15 +1,22 @@
-"""The engine that chooses and solves, and the training methods that call it."""
+"""The engine that chooses and solves; and the training methods that call it, which are imported on demand."""
 
+from typing import TYPE_CHECKING
+
+from ..core.libraries import names_on_demand
 from .choosing import choose, judge_for
 from .engine import Budget, Fitted, fit, sample
-from .gradient import GradientPlan, Split, gradient_stage
 from .judges import Folds, HeldOut, Judge, LeaveOneOut, Scored, Verdict
-from .methods import METHODS, Settings, Trained, convex_stage, readout_stage, ridge_stage, train, train_task
-from .pools import PoolSolution, solve_pool
 from .program import Program
 from .scores import TaskScore
 from .search import Tuned, Tuning, tune_witnesses
-from .surrogate import SurrogateSettings, train_surrogate
+from .surrogate_settings import SurrogateSettings
+
+if TYPE_CHECKING:
+    from .engine import METHODS
+    from .gradient import GradientPlan, Split, gradient_stage
+    from .methods import Settings, Trained, convex_stage, readout_stage, ridge_stage, train, train_task
+    from .pools import PoolSolution, solve_pool
+    from .surrogate.trainer import train_surrogate
 
 __all__ = [
     "METHODS",
@@ -45,3 +52,14 @@ __all__ = [
     "train_task",
     "tune_witnesses",
 ]
+
+__getattr__ = names_on_demand(
+    __name__,
+    globals(),
+    {
+        "gradient": "GradientPlan Split gradient_stage",
+        "methods": "METHODS Settings Trained convex_stage readout_stage ridge_stage train train_task",
+        "pools": "PoolSolution solve_pool",
+        "surrogate": "train_surrogate",
+    },
+)

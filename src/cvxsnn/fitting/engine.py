@@ -27,6 +27,7 @@ from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import Validation, paired_difference, ridge_scores, validation_of
 from ..convex.losses import Squared
 from ..convex.objective import Objective
+from ..core.checks import Registry
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.parallel import idle_cores, limit_threads, n_threads
@@ -52,6 +53,37 @@ KIND_SETS: Mapping[str, tuple[str, ...]] = {"kinds": ALONG_TIME, "kinds and last
 Named = Mixture | Literal["kinds", "kinds and last"]
 Family = Named | Mapping[str, Any] | WitnessSet
 """The name of kinds or of a mixture, a family that :func:`cvxsnn.witnesses.sample_witnesses` samples, or witnesses."""
+
+StageName = Literal["tuning", "gradient", "projection", "convex", "ridge"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """Where the hidden neurons come from, and how the read-out is trained.
+
+    Parameters
+    ----------
+    hidden : "sampled" or "reservoir"
+        Where the hidden neurons come from.
+    stages : tuple of str
+        The stages after a search, in order.
+    """
+
+    hidden: Literal["sampled", "reservoir"]
+    stages: tuple[StageName, ...]
+
+
+METHODS: Registry[Method] = Registry("method", Method)
+"""Training methods by name; :mod:`cvxsnn.fitting.methods` registers those beside the convex one."""
+
+METHODS.register("cvx", Method("sampled", ("convex",)))
+
+
+def find_method(name: str) -> Method:
+    """Return the method of a name, which the laboratory registers unless it is the convex one."""
+    if name not in METHODS:
+        from . import methods  # noqa: F401 - it registers the others
+    return METHODS.find(name)
 
 
 @dataclass(frozen=True)

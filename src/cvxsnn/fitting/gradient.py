@@ -19,8 +19,9 @@ from ..network.spiking_network import SpikingNetwork
 from .engine import sample
 from .program import Program
 from .scores import ScoreFunction
-from .surrogate.settings import SurrogateRun, SurrogateSettings, average_networks, initial_network
+from .surrogate.settings import SurrogateRun, average_networks, initial_network
 from .surrogate.trainer import SurrogateJob, train_jobs
+from .surrogate_settings import SurrogateSettings
 
 
 @dataclass(frozen=True, eq=False)

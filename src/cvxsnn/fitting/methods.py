@@ -10,7 +10,6 @@ sg-sg      sampled         gradient         gradient
 cvx-sg     sampled         convex           gradient
 varpro     sampled         projection       convex
 r          reservoir       ridge
-r-cvx      reservoir       convex
 =========  ==============  ===============  ===============
 
 "sampled" neurons are given, of one family, or of the family that a search finds (:mod:`cvxsnn.fitting.search`). The
@@ -26,24 +25,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from ..convex import Certificate, Solution
 from ..convex.objective import Objective
-from ..core.checks import check_choice, check_device, check_positive_int
+from ..core.checks import check_device, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.storage import make_folder
 from ..data.sequences import TrainingSet
-from ..data.tasks import Task
+from ..data.task import Task
 from ..dictionary import build_dictionary
 from ..network.reconstruction import Form, reconstruct
 from ..network.spiking_network import SpikingNetwork
 from ..witnesses import Provenance, WitnessSet
 from ..witnesses.pool import WitnessPool
 from .choosing import choose
-from .engine import Budget, Family, fit, sample
+from .engine import METHODS, Budget, Family, Method, StageName, fit, sample
 from .gradient import GradientPlan, Split, gradient_stage
 from .judges import Scored
 from .pools import PoolScored
@@ -52,48 +51,21 @@ from .reservoir import tune_reservoir
 from .scores import Score, TaskScore, last_entry
 from .search import Tuned, Tuning, tune_witnesses
 from .surrogate.optimal_readout import with_open_taps
-from .surrogate.settings import SurrogateRun, SurrogateSettings, initial_network
+from .surrogate.settings import SurrogateRun, initial_network
+from .surrogate_settings import SurrogateSettings
 
 ProgressCallback = Callable[[str, int, int], None]
 """Called as ``callback(stage, done, total)``."""
 
-StageName = Literal["tuning", "gradient", "projection", "convex", "ridge"]
-
-
-@dataclass(frozen=True)
-class Method:
-    """One line of the table above.
-
-    Parameters
-    ----------
-    hidden : "sampled" or "reservoir"
-        Where the hidden neurons come from.
-    stages : tuple of str
-        The stages after a search, in order.
-    """
-
-    hidden: Literal["sampled", "reservoir"]
-    stages: tuple[StageName, ...]
-
-
-METHODS = {
+for _name, _method in {
     "sg": Method("sampled", ("gradient",)),
-    "cvx": Method("sampled", ("convex",)),
     "sg-cvx": Method("sampled", ("gradient", "convex")),
     "sg-sg": Method("sampled", ("gradient", "gradient")),
     "cvx-sg": Method("sampled", ("convex", "gradient")),
     "varpro": Method("sampled", ("projection", "convex")),
     "r": Method("reservoir", ("ridge",)),
-    "r-cvx": Method("reservoir", ("convex",)),
-}
-"""Training methods by name.
-
-Examples
---------
->>> from cvxsnn.fitting import METHODS
->>> METHODS["sg-cvx"].stages
-('gradient', 'convex')
-"""
+}.items():
+    METHODS.register(_name, _method)
 
 
 @dataclass(frozen=True)
@@ -381,7 +353,7 @@ def prepare(
     history : list of Stage
         The search, or nothing.
     """
-    check_choice("method", method, tuple(METHODS))
+    METHODS.find(method)
     if settings.program.pool and method != "cvx":
         raise InvalidInputError(f"expected method 'cvx' for a pool, which is sampled and not trained, got {method!r}")
     begin = time.perf_counter()

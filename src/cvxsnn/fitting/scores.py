@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..data.tasks import SequenceData, Task
+from ..data.task import SequenceData, Task
 from ..network.evaluation import accuracy
 from ..network.spiking_network import SpikingNetwork
 

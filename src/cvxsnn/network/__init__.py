@@ -5,7 +5,6 @@ from .evaluation import accuracy, label_accuracy
 from .reconstruction import Proof, reconstruct
 from .spiking_network import NetworkState, OutputHead, SpikingNetwork
 from .summary import summarise
-from .weight_decay import rescale_hidden, weight_decay_objective
 
 __all__ = [
     "Joules",
@@ -18,7 +17,5 @@ __all__ = [
     "count_operations",
     "label_accuracy",
     "reconstruct",
-    "rescale_hidden",
     "summarise",
-    "weight_decay_objective",
 ]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..core.checks import check_type
 from ..core.errors import InvalidInputError
-from ..data.tasks import Feedback, SequenceData, Task
+from ..data.task import Feedback, SequenceData, Task
 from .spiking_network import SpikingNetwork
 
 Predictions = Mapping[str, npt.NDArray[np.int64]]

@@ -38,8 +38,6 @@ class NeuronModel:
         Whether a membrane is carried over from step to step, which costs an update per neuron and step.
     is_recurrent : bool
         Whether neurons of one layer read each other, through a tensor ``recurrent_weight``.
-    can_be_priced : bool
-        Whether all neurons of the model can be priced exactly (:mod:`cvxsnn.theory`).
     libraries : frozenset of str
         The other libraries and formats that can hold it.
 
@@ -47,7 +45,7 @@ class NeuronModel:
     --------
     >>> from cvxsnn.neurons import NEURON_MODELS
     >>> model = NEURON_MODELS["lif"]
-    >>> model.sampled, model.can_be_priced
+    >>> model.sampled, model.keeps_membrane
     (('decay', 'threshold', 'initial_membrane'), True)
     """
 
@@ -58,7 +56,6 @@ class NeuronModel:
     scaled: tuple[str, ...] = ()
     keeps_membrane: bool = True
     is_recurrent: bool = False
-    can_be_priced: bool = False
     libraries: frozenset[str] = frozenset()
 
     @property
@@ -151,7 +148,6 @@ for _model in (
         TrainableLIF,
         sampled=("decay", "threshold", "initial_membrane"),
         scaled=("threshold", "initial_membrane"),
-        can_be_priced=True,
         libraries=frozenset({"snntorch", "spikingjelly", "norse", "nir"}),
     ),
     NeuronModel(
@@ -160,7 +156,6 @@ for _model in (
         TrainableThreshold,
         keeps_membrane=False,
         is_recurrent=True,
-        can_be_priced=True,
     ),
     NeuronModel("lateral", LateralLayer, keeps_membrane=False),
 ):

@@ -1,10 +1,8 @@
-"""The theory in exact arithmetic: complete dictionaries, strong duality, certificates over all witnesses."""
+"""The theory in exact arithmetic: complete dictionaries, weight decay, certificates over all witnesses."""
 
-from .caratheodory import reduce_support, support_bound
 from .certificate_file import write_certificate
 from .column_generation import CompleteSolution, solve_complete
 from .complete_certificate import CompleteCertificate, certify_complete
-from .duality import StrongDuality, verify_strong_duality
 from .enumeration import (
     Patterns,
     Trajectories,
@@ -17,6 +15,7 @@ from .family_union import FamilyUnion
 from .lif_family import LIFFamily
 from .pricing import Price, price
 from .proving import prove_complete
+from .weight_decay import rescale_hidden, weight_decay_objective
 
 __all__ = [
     "CompleteCertificate",
@@ -25,7 +24,6 @@ __all__ = [
     "LIFFamily",
     "Patterns",
     "Price",
-    "StrongDuality",
     "Trajectories",
     "certify_complete",
     "complete_dictionary",
@@ -34,9 +32,8 @@ __all__ = [
     "enumerate_patterns",
     "price",
     "prove_complete",
-    "reduce_support",
+    "rescale_hidden",
     "solve_complete",
-    "support_bound",
-    "verify_strong_duality",
+    "weight_decay_objective",
     "write_certificate",
 ]

@@ -14,7 +14,7 @@ from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..data.sequences import TrainingSet
 from ..network.reconstruction import Proof
-from ..neurons import NEURON_MODELS, LIFLayer, Taps, ThresholdLayer, roll_out
+from ..neurons import LIFLayer, Taps, ThresholdLayer, roll_out
 from ..witnesses import WitnessSet
 from .column_generation import price_dual
 from .family_union import FamilyUnion
@@ -154,7 +154,7 @@ def _read_by_last_layer(witnesses: WitnessSet, data: TrainingSet) -> list[Tensor
 def family_of(witnesses: WitnessSet, n_steps: int | None = None) -> LIFFamily | FamilyUnion:
     """Return the family of the neurons of the last layer on sequences of ``n_steps`` steps, if it can be priced."""
     layer = witnesses.layers[-1]
-    if not NEURON_MODELS.of(layer).can_be_priced:
+    if type(layer) not in (LIFLayer, ThresholdLayer):
         names = ", ".join(type(own).__name__ for own in witnesses.layers)
         raise InvalidInputError(
             f"expected a last layer of LIF or threshold neurons to price all of them, got {names}: {_REMEDY}"

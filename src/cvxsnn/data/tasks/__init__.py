@@ -1,6 +1,7 @@
 """Sequential tasks, each a function that returns a :class:`Task`."""
 
 from ..audio import read_wav
+from ..task import Feedback, SequenceData, Targets, Task
 from .addition import addition
 from .digits_seq import digits_seq
 from .ecg_qtdb import ecg_qtdb
@@ -10,7 +11,6 @@ from .mackey_glass import ForecastTask, mackey_glass, smape
 from .mnist import mnist_pixels, mnist_seq
 from .registry import TASKS, make_task
 from .spoken_digits import spoken_digits
-from .task import Feedback, SequenceData, Targets, Task
 
 __all__ = [
     "TASKS",

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ...core.checks import check_choice, check_int_at_least, check_positive_int
 from ...core.seeds import child_generator
-from .task import Feedback, SequenceData, Task, check_sizes, draw_splits
+from ..task import Feedback, SequenceData, Task, check_sizes, draw_splits
 
 Variant = Literal["carry", "direct"]
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...core.checks import check_divides
 from ...core.seeds import child_generator
-from .task import UNNAMED_HEAD, SequenceData, Task
+from ..task import UNNAMED_HEAD, SequenceData, Task
 
 
 def digits_seq(n_steps: int = 8, *, seed: int = 0) -> Task:

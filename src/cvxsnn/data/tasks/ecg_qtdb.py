@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.errors import InvalidInputError
+from ..task import UNNAMED_HEAD, SequenceData, Task, check_sizes, hold_out
 from .files import FILES, Folder
-from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes, hold_out
 
 
 def ecg_qtdb(*, n_val: int = 100, n_runs: int | None = None, directory: Folder | None = None, seed: int = 0) -> Task:

@@ -20,8 +20,8 @@ from ...core.formatting import plural
 from ...core.libraries import import_library
 from ...core.memory import check_fits
 from ..events import sequences_from_events
+from ..task import UNNAMED_HEAD, SequenceData, Task, check_sizes, hold_out
 from .files import VARIABLE, Folder, data_folders
-from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes, hold_out
 
 
 @dataclass(frozen=True)

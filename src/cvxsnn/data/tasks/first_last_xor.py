@@ -6,7 +6,7 @@ import numpy as np
 
 from ...core.checks import check_choice, check_int_at_least
 from ...core.seeds import child_generator
-from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes, draw_splits
+from ..task import UNNAMED_HEAD, SequenceData, Task, check_sizes, draw_splits
 
 Encoding = Literal["one-hot", "bit"]
 

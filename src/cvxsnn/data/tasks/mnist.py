@@ -9,9 +9,9 @@ import numpy.typing as npt
 from ...core.checks import check_divides, check_int_at_least, check_number, check_positive_int
 from ...core.errors import InvalidInputError
 from ...core.seeds import child_generator
+from ..task import UNNAMED_HEAD, SequenceData, Task, check_sizes
 from .distortion import distort_images
 from .files import FILES, Folder
-from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes
 
 Part = Literal["train", "t10k"]
 N_IMAGES = {"train": 60_000, "t10k": 10_000}

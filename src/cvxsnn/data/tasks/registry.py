@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.checks import Registry
 from ...core.errors import InvalidInputError
+from ..task import Task
 from .addition import addition
 from .digits_seq import digits_seq
 from .ecg_qtdb import ecg_qtdb
@@ -14,7 +15,6 @@ from .event_tasks import dvs_gesture, n_mnist, shd, ssc
 from .first_last_xor import first_last_xor
 from .mnist import mnist_pixels, mnist_seq
 from .spoken_digits import spoken_digits
-from .task import Task
 
 
 @dataclass(frozen=True)

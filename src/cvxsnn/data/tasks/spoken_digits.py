@@ -10,8 +10,8 @@ import numpy.typing as npt
 from ...core.checks import check_choice
 from ...core.errors import InvalidInputError
 from ..audio import read_wav, speech_features
+from ..task import UNNAMED_HEAD, SequenceData, Task, check_sizes
 from .files import FILES, Folder
-from .task import UNNAMED_HEAD, SequenceData, Task, check_sizes
 
 SAMPLE_RATE = 8000
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")

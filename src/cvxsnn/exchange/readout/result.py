@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from ...convex import Certificate, Solution
 from ...core.errors import InvalidInputError
 from ...network.spiking_network import SpikingNetwork
-from ..peers import PeerNetwork, from_snntorch, leaves_of
 from .probe import SAME
 
 
@@ -136,6 +135,8 @@ class ReadoutResult:
         SpikingNetwork
             The network.
         """
+        from ..peers import PeerNetwork, from_snntorch, leaves_of
+
         stack: nn.Module | list[nn.Module] = self.model
         if not isinstance(self.model, PeerNetwork):
             (_, modules), last = leaves_of(self.model), self.model.get_submodule(self.layer)

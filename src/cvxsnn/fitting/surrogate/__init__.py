@@ -1,6 +1,6 @@
 """Surrogate-gradient training."""
 
-from .settings import SurrogateSettings
+from ..surrogate_settings import SurrogateSettings
 from .trainer import train_surrogate
 
 __all__ = [

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from ..surrogate_settings import SurrogateSettings
 from .networks import TrainableNetworks
-from .settings import SurrogateSettings
 
 
 class SingleAdam:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..surrogate_settings import SurrogateSettings
 from .networks import TrainableNetworks
-from .settings import SurrogateSettings
 
 _FIRST_MOMENT = 0.9
 _SECOND_MOMENT = 0.999

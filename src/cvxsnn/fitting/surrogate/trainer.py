@@ -33,10 +33,11 @@ from ...network.spiking_network import SpikingNetwork
 from ...neurons.exact import snap_inputs
 from ..program import Program
 from ..scores import Score, ScoreFunction, TaskScore
+from ..surrogate_settings import SurrogateSettings
 from .dropout import Dropout
 from .networks import TrainableNetworks, architecture
 from .optimal_readout import OptimalReadout
-from .settings import Epoch, SurrogateRun, SurrogateSettings, target_scale
+from .settings import Epoch, SurrogateRun, target_scale
 from .simultaneous import score_simultaneously
 from .single import SingleAdam
 from .stacked import StackedAdam

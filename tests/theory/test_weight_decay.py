@@ -12,8 +12,8 @@ from networks import CASES, Case, draw_inputs
 from tolerances import ROUNDING
 
 from cvxsnn import ConvexProblem, InvalidInputError, LIFLayer, WitnessSet, build_dictionary, reconstruct, solve
-from cvxsnn.network import rescale_hidden, weight_decay_objective
-from cvxsnn.network.weight_decay import weight_decay
+from cvxsnn.theory import rescale_hidden, weight_decay_objective
+from cvxsnn.theory.weight_decay import weight_decay
 from cvxsnn.witnesses import Provenance
 
 SCALES = [2.0**power for power in (4, 0, -1, -8, -30)]

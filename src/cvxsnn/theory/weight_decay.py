@@ -7,8 +7,8 @@ import torch
 from ..convex import ConvexProblem
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
+from ..network.spiking_network import SpikingNetwork
 from ..neurons import NEURON_MODELS
-from .spiking_network import SpikingNetwork
 
 
 def weight_decay(l1_strength: float, width: int) -> float:
@@ -61,8 +61,8 @@ def weight_decay_objective(network: SpikingNetwork, problem: ConvexProblem, inpu
     >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
     >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
     >>> network = cs.reconstruct(cs.solve(problem), "parallel")
-    >>> small = cs.network.rescale_hidden(network, 2.0**-60)
-    >>> value = cs.network.weight_decay_objective(small, problem, inputs)
+    >>> small = cs.theory.rescale_hidden(network, 2.0**-60)
+    >>> value = cs.theory.weight_decay_objective(small, problem, inputs)
     >>> round(value - cs.solve(problem).certificate.primal, 6) + 0.0
     0.0
     """
@@ -116,7 +116,7 @@ def rescale_hidden(network: SpikingNetwork, scale: float) -> SpikingNetwork:
     >>> dictionary = cs.build_dictionary(cs.gaussian_witnesses(2, (64,), seed=0), inputs)
     >>> problem = cs.ConvexProblem(dictionary, targets, loss="squared", l1_strength=0.05)
     >>> network = cs.reconstruct(cs.solve(problem), "parallel")
-    >>> small = cs.network.rescale_hidden(network, 0.5)
+    >>> small = cs.theory.rescale_hidden(network, 0.5)
     >>> torch.equal(small.features(inputs), network.features(inputs))
     True
     """

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...core.checks import check_positive_int, check_sequences
-from ...core.errors import InvalidInputError
-from ...core.formatting import plural
-from ...core.seeds import child_generator
+from ..core.checks import check_positive_int, check_sequences
+from ..core.errors import InvalidInputError
+from ..core.formatting import plural
+from ..core.seeds import child_generator
 
 Targets = npt.NDArray[np.int64] | Mapping[str, npt.NDArray[np.int64]]
 """Classes: one array, or an array for each head by name.
