@@ -29,7 +29,19 @@ from ..data import Sequences, TrainingSet
 from ..data.sequences import DataFingerprint, deal_groups, stratified_order
 from ..data.tasks.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
-from ..fitting import METHODS, Fitted, Settings, Split, SurrogateSettings, Trained, Tuning, fit, train, tune_witnesses
+from ..fitting import (
+    METHODS,
+    PROJECTION,
+    Fitted,
+    Settings,
+    Split,
+    SurrogateSettings,
+    Trained,
+    Tuning,
+    fit,
+    train,
+    tune_witnesses,
+)
 from ..fitting.few import Sparsity
 from ..fitting.scores import Score
 from ..fitting.surrogate.optimal_readout import STRENGTH
@@ -38,7 +50,7 @@ from ..network.tracing import attribute
 from ..theory import CompleteCertificate, certify_complete
 from ..witnesses import WitnessSet
 from ..witnesses.tap_sampling import has_variation
-from .choices import DEFAULTS, PROJECTION, EstimatorChoices
+from .choices import DEFAULTS, EstimatorChoices
 from .explanation import Explanation
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, summarise_stage, trial_score
 from .inputs import count_samples, feature_scale, n_axes, read_groups, read_inputs, standardise, warn_of_giants

@@ -51,11 +51,6 @@ class Defaults:
 
 DEFAULTS = Defaults()
 
-PROJECTION = SurrogateSettings(
-    epochs=40, batch_size=32, learning_rate=0.005, steepness=1.25, train_decay=False, train_threshold=False
-)
-"""Settings of projection stages, up to the seed."""
-
 _DEFAULT_FAMILY: Mapping[str, Any] = {"decay": Uniform(0.5, 1.0), "bias": Normal(0.0, 0.5)}
 _PAPERS_FAMILY: Mapping[str, Any] = {"decay": 0.9, "threshold": 1.0, "bias": 0.0, "gain": 1.0}
 _NAMED = ("auto", "mixed", "search", "gaussian", "delayed")
@@ -167,7 +162,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         family of a search or the first epoch of a gradient stage, and the final solve; with ``n_neurons`` or
         ``sparsity``, the neurons or the selection they set.
     surrogate : SurrogateSettings, optional
-        Settings of gradient stages. By default 50 epochs; for "varpro" 40 in batches of 32 at a learning rate of 0.005.
+        Settings of gradient stages. By default 50 epochs; for "varpro" :data:`cvxsnn.fitting.PROJECTION`, 40 epochs in
+        batches of 32 at a learning rate of 0.005. Their ``spike_penalty`` makes trained neurons fire less.
     device : str
         Where to compute, such as "cpu" or "cuda"; "auto" is the GPU if there is one.
     random_state : int, RandomState or None

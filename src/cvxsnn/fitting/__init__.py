@@ -9,10 +9,11 @@ from .pools import PoolSolution, solve_pool
 from .program import Program
 from .scores import TaskScore
 from .search import Tuned, Tuning, tune_witnesses
-from .surrogate import SurrogateSettings, train_surrogate
+from .surrogate import PROJECTION, SurrogateSettings, train_surrogate
 
 __all__ = [
     "METHODS",
+    "PROJECTION",
     "Budget",
     "Fitted",
     "Folds",
