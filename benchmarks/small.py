@@ -26,8 +26,7 @@ import torch
 from joblib import Parallel, delayed
 
 import cvxsnn as cs
-from cvxsnn.estimators.staged import PROJECTION
-from cvxsnn.fitting import Program, Settings, Split
+from cvxsnn.fitting import PROJECTION, Program, Settings, Split
 
 from .defaults_tasks import TASKS, Data
 from .measure import console

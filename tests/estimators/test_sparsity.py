@@ -40,6 +40,21 @@ def test_few_are_as_good_as_all_within_one_standard_error():
     assert few.history_[-1].score[0] > everything.history_[-1].score[0] - 0.1
 
 
+def test_few_says_what_each_number_of_neurons_costs():
+    model = SpikingClassifier(**NEURONS, sparsity="few").fit(X, LABELS)
+    front = [trial for trial in model.summary().trials if trial.n_spikes is not None]
+    assert [trial.n_neurons for trial in front] == [8, 16, 32, 64, 128]
+    assert sum(trial.is_chosen for trial in front) == 1
+    for own in (front[0], front[2]):
+        direct = SpikingClassifier(**NEURONS, sparsity=own.n_neurons, readout=own.readout).fit(X, LABELS).summary(X)
+        assert own.n_bytes == direct.network.n_bytes
+        assert own.n_spikes == direct.operations.total.n_spikes / len(X)
+    lines = str(model.summary()).splitlines()
+    (header,) = [line for line in lines if "read-out  neurons" in line]
+    assert header.endswith("bytes")
+    assert f"{front[0].n_spikes:,.0f}" in lines[lines.index(header) + len(model.summary().trials) - 4]
+
+
 def test_the_default_reads_all_neurons():
     default, named = (SpikingClassifier(**NEURONS, sparsity=own).fit(X, LABELS) for own in (None, "accuracy"))
     assert np.array_equal(default.decision_function(X), named.decision_function(X))

@@ -31,6 +31,7 @@ from cvxsnn.fitting import (
     sample,
 )
 from cvxsnn.fitting.program import QUADRATIC_RATIOS, quadratic_unit
+from cvxsnn.network import count_operations, reconstruct, summarise
 
 LEAVE_ONE_OUT = sys.modules["cvxsnn.convex.left_out"]  # which a function of the same name hides
 RNG = np.random.default_rng(0)
@@ -360,7 +361,13 @@ def test_few_neurons_are_read_by_ridge_and_certified(sparsity, readout):
     assert n_chosen == 7 if sparsity == 7 else n_chosen in (8, 16, 32, 64)
     assert dictionary.witnesses.n_witnesses == n_chosen
     assert dictionary.n_columns == n_chosen * (3 if readout == "windows-3" else 1)
-    assert (fitted.n_sampled, fitted.trials[-1]) == (100, fitted.chosen)
+    assert fitted.n_sampled == 100
+    tried = [trial for trial in fitted.trials if trial.n_spikes is not None]
+    assert [trial.n_neurons for trial in tried] == ([7] if sparsity == 7 else [8, 16, 32, 64])
+    (own,) = [trial for trial in tried if trial is fitted.chosen]
+    network = reconstruct(fitted.solution)
+    assert own.n_bytes == summarise(network).n_bytes
+    assert own.n_spikes == count_operations(network, data.sequences).total.n_spikes / 80  # fewer than are counted
     assert fitted.solution.certificate.relative_gap <= 1e-6
     assert fitted.solution.certificate.scope == "selected"
     assert 2 * fitted.chosen.loss < np.var(data.targets["label"])

@@ -82,12 +82,12 @@ def test_a_dictionary_that_is_not_unpacked_gives_the_same_neurons(monkeypatch):
 def test_neurons_are_judged_on_rows_that_took_no_part_in_their_choice():
     problem = draw(4, n_columns=1500, n_outputs=1, n_planted=0, noise=1.0)
     selection = select_neurons(problem, 8, DENSE)
-    assert len(selection.neurons) == 8
-    assert torch.equal(selection.verdict.rows, torch.arange(40))
+    assert len(selection.order) == selection.n_chosen == 8
+    assert torch.equal(selection.verdicts[8].rows, torch.arange(40))
     # Eight of 1,500 columns of noise explain most of the noise on rows that chose them, and none on others.
     variance = float(problem.heads[0].targets.var())
-    assert 2 * float(selection.verdict.validation.mean()[0]) > 0.9 * variance
-    assert selection.verdict.rank == -float(selection.verdict.validation.mean()[0])
+    assert 2 * float(selection.verdicts[8].validation.mean()[0]) > 0.9 * variance
+    assert selection.verdicts[8].rank == -float(selection.verdicts[8].validation.mean()[0])
 
 
 @pytest.mark.parametrize("n_chosen", [5, 40])  # fewer than rows, and more
@@ -96,7 +96,8 @@ def test_scores_are_those_of_neurons_and_read_outs_without_the_fold(folds, monke
     monkeypatch.setattr(program, "QUADRATIC_RATIOS", (ratio,))
     selection = select_neurons(problem, n_chosen, DENSE)
     (fold_of_row,) = folds
-    assert selection.verdict.point == (0.0, ratio)
+    verdict = selection.verdicts[n_chosen]
+    assert verdict.point == (0.0, ratio)
     for fold in range(FEW.n_folds):
         left, kept = (torch.nonzero(rows).squeeze(1) for rows in (fold_of_row == fold, fold_of_row != fold))
         without = problem.take_rows(kept)
@@ -106,7 +107,7 @@ def test_scores_are_those_of_neurons_and_read_outs_without_the_fold(folds, monke
         gram.diagonal().add_(ratio * float(gram.trace()) / len(kept))
         coef = torch.linalg.solve(gram, inner.T @ (targets - targets.mean(0)) / len(kept))
         expected = (columns[left] - columns[kept].mean(0)) @ coef + targets.mean(0)
-        assert torch.allclose(selection.verdict.scores[left], expected)
+        assert torch.allclose(verdict.scores[left], expected)
 
 
 def test_the_strength_is_the_best_of_those_to_choose_from(monkeypatch):
@@ -114,10 +115,10 @@ def test_the_strength_is_the_best_of_those_to_choose_from(monkeypatch):
     losses = {}
     for ratio in (10.0, 0.3, 1e-3):
         monkeypatch.setattr(program, "QUADRATIC_RATIOS", (ratio,))
-        losses[ratio] = -select_neurons(problem, 5, DENSE).verdict.rank
+        losses[ratio] = -select_neurons(problem, 5, DENSE).verdicts[5].rank
     monkeypatch.setattr(program, "QUADRATIC_RATIOS", tuple(losses))
     selection = select_neurons(problem, 5, DENSE)
-    assert selection.verdict.point == (0.0, min(losses, key=losses.get))
+    assert selection.verdicts[5].point == (0.0, min(losses, key=losses.get))
 
 
 def test_too_few_samples_to_choose_neurons_are_refused():
@@ -139,12 +140,15 @@ def test_few_are_the_fewest_within_one_standard_error_of_the_best():
 def test_all_neurons_are_read_if_few_are_much_worse():
     problem = draw(8, n_rows=200, n_columns=60, n_planted=60, noise=0.0, n_outputs=1)
     weak = replace(DENSE, point=(0.0, 1e-6))  # all neurons explain the targets
-    assert select_neurons(problem, "few", weak) is None
+    selection = select_neurons(problem, "few", weak)
+    assert selection.n_chosen is None
+    assert list(selection.verdicts) == [8, 16, 32]
+    assert selection.verdicts[8].rank < selection.verdicts[16].rank < selection.verdicts[32].rank
     assert select_neurons(problem, problem.dictionary.n_atoms, weak) is None
     easy = draw(9, n_rows=200, n_columns=60, n_planted=3, noise=0.01, n_outputs=1)
     selection = select_neurons(easy, "few", DENSE)
-    assert len(selection.neurons) == 8
-    assert {0, 1, 2} <= set(selection.neurons.tolist())
+    assert selection.n_chosen == 8
+    assert {0, 1, 2} <= set(selection.order[:8].tolist())
 
 
 @pytest.mark.parametrize("scale", [1e153, 1e155, 1e200])

@@ -175,7 +175,7 @@ def test_parts_that_would_change_spikes_are_refused_in_one_sentence():
     assert whole.take_neurons(torch.tensor([6, 2])).n_witnesses == 2
     for call, message in (
         (lambda: whole.take_neurons(torch.tensor([4, 3])), "in rising order, got others"),
-        (lambda: part.take_neurons(torch.tensor([0])), "expected a whole sample to choose from, got a part of one"),
+        (lambda: part.take_neurons(torch.tensor([0])), "expected neurons that are read, got rivals of such"),
         (lambda: whole.layers[0].take_neuron(3), "got lateral neurons of groups, which compete"),
         (lambda: whole.layers[0].take_inputs(torch.tensor([[0]])), "lateral neurons, which read inputs"),
     ):

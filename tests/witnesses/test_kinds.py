@@ -46,6 +46,15 @@ def test_witnesses_are_drawn_again_from_their_recipe_and_their_description(input
         regenerate(witnesses.provenance, inputs=INPUTS[::-1].copy())
 
 
+def test_a_part_of_a_part_is_drawn_again_from_its_recipe():
+    part = draw().take_neurons(torch.arange(1, 120, 3))
+    (read,) = (part.layers[0].statistics[0] != 0).nonzero(as_tuple=True)
+    assert len(read) == 40 < part.n_witnesses
+    few = part.take_neurons(read[5::4])
+    assert few.provenance.recipe["neurons"] == list(range(1, 120, 3))[5::4]
+    assert are_equal(regenerate(few.provenance, inputs=INPUTS), few)
+
+
 def test_a_kind_is_the_same_whatever_other_kinds_there_are():
     alone, beside = draw(n=60, kinds=("last",)).layers[0], draw(n=540).layers[0]
     own = beside.statistics[0] == 16

@@ -29,12 +29,14 @@ from ..data.sequences import DataFingerprint, deal_groups, stratified_order
 from ..data.task import UNNAMED_HEAD
 from ..dictionary.base import parse_readout
 from ..fitting.engine import METHODS, Fitted, find_method, fit
+from ..fitting.few import Sparsity
 from ..fitting.judges import Verdict
 from ..fitting.program import Program
 from ..fitting.scores import Score
 from ..fitting.search import Tuning, tune_witnesses
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..network.tracing import attribute
+from ..witnesses import WitnessSet
 from .choices import DEFAULTS, EstimatorChoices
 from .explanation import Explanation
 from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, trial_score
@@ -150,11 +152,42 @@ class SpikingEstimator(EstimatorChoices, ABC):
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
         learn = self._fit_convex if self.method == "cvx" else self._train_in_stages
         with ShownProgress(self.verbose) as progress:
-            solution, objective, data = learn(data, objective, self._seed(), progress)
-        self._proof = None if solution is None else Proof.of(solution, objective)
-        self.certificate_ = None if solution is None else solution.certificate
-        self.fingerprint_ = DataFingerprint.of(data)
-        return self
+            return self._keep(*learn(data, objective, self._seed(), progress))
+
+    def compress(self, sparsity: Sparsity, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Return a model that reads fewer of the hidden neurons, as ``sparsity=`` does, without sampling them again.
+
+        Neurons are selected from those of this model, and strengths are chosen again. For the default with an integer,
+        as many neurons are also trained, and taken if they err less on samples left out. The model itself stays as it
+        is.
+
+        Parameters
+        ----------
+        sparsity : int or "few"
+            The most neurons to read, or the fewest whose error is within one standard error of the best.
+        X : array or list of arrays
+            The sequences that the model was fitted to.
+        y : array
+            Their targets.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights.
+        groups : array of shape (n_samples,), optional
+            Their groups.
+
+        Returns
+        -------
+        SpikingClassifier or SpikingRegressor
+            The smaller model, whose certificate covers the neurons that it reads.
+        """
+        if sparsity != "few" and not isinstance(sparsity, (int, np.integer)):
+            raise InvalidInputError(f"expected a number of neurons or 'few', got {sparsity!r}: pass 64, say")
+        witnesses, readout = self.proof_.witnesses, self.network_.readout
+        self.data_of_fit(X, y, sample_weight)
+        smaller = self._twin(sparsity=sparsity)
+        data = smaller._read(X, y, sample_weight, reset=False, groups=groups)
+        objective = replace(smaller._objective(smaller._loss()), readout=readout)
+        with ShownProgress(self.verbose) as progress:
+            return smaller._keep(*smaller._fit_convex(data, objective, smaller._seed(), progress, witnesses))
 
     def stream(self, n_streams: int | None = None, *, n_steps: int | None = None) -> Stream:
         """Return an object that reads sequences a step at a time and says what the model answers so far.
@@ -474,11 +507,37 @@ class SpikingEstimator(EstimatorChoices, ABC):
             outputs: FloatArray = self.network_(sequences).cpu().numpy()
         return outputs
 
-    def _fit_convex(self, data: TrainingSet, objective: Objective, seed: int, progress: ShownProgress) -> Learned:
-        """Sample neurons, and find the optimal read-out; or train few neurons where that is better."""
-        begin, budget, families = time.perf_counter(), self._budget(), self._families(data)
+    def _keep(self, solution: Solution | None, objective: Objective, data: TrainingSet) -> Self:
+        """Keep the proof of what was learned."""
+        self._proof = None if solution is None else Proof.of(solution, objective)
+        self.certificate_ = None if solution is None else solution.certificate
+        self.fingerprint_ = DataFingerprint.of(data)
+        return self
+
+    def _twin(self, **others: Any) -> Self:
+        """Return an estimator without a network that differs in some parameters.
+
+        It has what the data have decided before anything is trained: features, scale and classes.
+        """
+        twin = type(self)(**{**self.get_params(deep=False), **others})
+        for name, value in vars(self).items():
+            if name.endswith("_") and name not in ("network_", "certificate_", "history_", "probability_scale_"):
+                setattr(twin, name, value)
+        return twin
+
+    def _fit_convex(
+        self,
+        data: TrainingSet,
+        objective: Objective,
+        seed: int,
+        progress: ShownProgress,
+        witnesses: WitnessSet | None = None,
+    ) -> Learned:
+        """Sample neurons, if none are given, and find the optimal read-out; or train few where that is better."""
+        begin, budget = time.perf_counter(), self._budget()
+        families = self._families(data) if witnesses is None else witnesses
         program = self._program(objective)
-        readouts = self._readouts(data.sequences) if self._is_mixed else ()
+        readouts = self._readouts(data.sequences) if self._is_mixed and witnesses is None else ()
         earlier: tuple[StageSummary, ...] = ()
         if isinstance(families, Tuning):
             notify = partial(progress, "0. tuning")

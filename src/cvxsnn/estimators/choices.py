@@ -165,7 +165,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         family of a search or the first epoch of a gradient stage, and the final solve; with ``n_neurons`` or
         ``sparsity``, the neurons or the selection they set.
     surrogate : SurrogateSettings, optional
-        Settings of gradient stages. By default 50 epochs; for "varpro" 40 in batches of 32 at a learning rate of 0.005.
+        Settings of gradient stages. By default 50 epochs; for "varpro" :data:`cvxsnn.fitting.PROJECTION`, 40 epochs in
+        batches of 32 at a learning rate of 0.005. Their ``spike_penalty`` makes trained neurons fire less.
     device : str
         Where to compute, such as "cpu" or "cuda"; "auto" is the GPU if there is one.
     random_state : int, RandomState or None

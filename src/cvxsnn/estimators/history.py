@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..convex import Certificate, Solution, Validation
-from ..core.formatting import align, plural, round_up
+from ..core.formatting import NOTHING, align, plural, round_up
 from ..fitting.engine import Fitted, Trial
 from ..fitting.judges import HELD_OUT
 from ..fitting.scores import Score, main_score
@@ -42,6 +42,10 @@ class TrialSummary:
         How long the trial took.
     is_chosen : bool
         Whether the network has these neurons.
+    n_spikes : float, optional
+        Spikes of an answer, if the neurons were selected from others: the mean over some of the data.
+    n_bytes : int, optional
+        Bytes of the network, if its neurons were selected from others.
     """
 
     mixture: str
@@ -55,6 +59,8 @@ class TrialSummary:
     ratio: float
     seconds: float
     is_chosen: bool
+    n_spikes: float | None = None
+    n_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,8 @@ def _summarise_trial(trial: Trial, is_chosen: bool) -> TrialSummary:
         trial.verdict.point[1],
         trial.seconds,
         is_chosen,
+        trial.n_spikes,
+        trial.n_bytes,
     )
 
 
@@ -308,17 +316,21 @@ def _how_left_out(trial: TrialSummary) -> str:
 
 
 def _table(trials: tuple[TrialSummary, ...]) -> str:
-    """Return one line for each trial; the one that was chosen has a star."""
+    """Return one line for each trial; the one that was chosen has a star. Costs appear if there are any."""
     rows = [
         (
             f"{'*' if trial.is_chosen else ' '} {trial.mixture}",
             trial.readout,
             f"{trial.n_neurons:,}",
             f"{trial.n_samples:,} {_how_left_out(trial)}",
-            "–" if trial.accuracy is None else f"{trial.accuracy:.4f}",
+            NOTHING if trial.accuracy is None else f"{trial.accuracy:.4f}",
             f"{trial.loss:.5g}",
             f"{trial.seconds:.1f}",
+            NOTHING if trial.n_spikes is None else f"{trial.n_spikes:,.0f}",
+            NOTHING if trial.n_bytes is None else f"{trial.n_bytes:,}",
         )
         for trial in trials
     ]
-    return align(("  mixture", "read-out", "neurons", "left out", "accuracy", "loss", "seconds"), rows)
+    header = ["  mixture", "read-out", "neurons", "left out", "accuracy", "loss", "seconds", "spikes", "bytes"]
+    n_shown = 7 if all(trial.n_spikes is None for trial in trials) else 9
+    return align(header[:n_shown], [row[:n_shown] for row in rows])

@@ -16,17 +16,12 @@ from ..fitting.engine import Fitted, find_method
 from ..fitting.gradient import Split
 from ..fitting.methods import Settings, Stage, Trained, train
 from ..fitting.surrogate.optimal_readout import STRENGTH
-from ..fitting.surrogate_settings import SurrogateSettings
+from ..fitting.surrogate_settings import PROJECTION, SurrogateSettings
 from ..network import Proof, reconstruct
 from ..witnesses.tap_sampling import has_variation
 from .base import Learned, SpikingEstimator
 from .choices import DEFAULTS
 from .history import History, StageSummary, of_solution, summarise_search
-
-PROJECTION = SurrogateSettings(
-    epochs=40, batch_size=32, learning_rate=0.005, steepness=1.25, train_decay=False, train_threshold=False
-)
-"""Settings of projection stages, up to the seed."""
 
 SHARE_OF_FIRST = 0.4
 """Share of the time for the first of two trainings, of which the second has more samples."""
@@ -42,13 +37,13 @@ def try_training(
 ) -> Learned:
     """Train as many neurons as were selected, and keep them if they err less on samples left out."""
     verdict, labels = fitted.chosen.verdict, estimator._classes_of(data)
-    rival = type(estimator)(**estimator.get_params(deep=False))
-    # What the data have decided so far: features, scale and classes.
-    for name, value in vars(estimator).items():
-        if name.endswith("_") and name != "network_":
-            setattr(rival, name, value)
-    rival.set_params(method="varpro", n_neurons=fitted.chosen.n_neurons, hidden=None, sparsity=None)
-    rival.max_seconds = None if max_seconds == inf else max_seconds
+    rival = estimator._twin(
+        method="varpro",
+        n_neurons=fitted.chosen.n_neurons,
+        hidden=None,
+        sparsity=None,
+        max_seconds=None if max_seconds == inf else max_seconds,
+    )
     own = data if labels is None else replace(data, targets={UNNAMED_HEAD: labels})
     kept, held = rival._divide(own, seed)
     rows = torch.arange(len(data)) if verdict.rows is None else verdict.rows.cpu()

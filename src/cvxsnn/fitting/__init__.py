@@ -9,7 +9,7 @@ from .judges import Folds, HeldOut, Judge, LeaveOneOut, Scored, Verdict
 from .program import Program
 from .scores import TaskScore
 from .search import Tuned, Tuning, tune_witnesses
-from .surrogate_settings import SurrogateSettings
+from .surrogate_settings import PROJECTION, SurrogateSettings
 
 if TYPE_CHECKING:
     from .engine import METHODS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METHODS",
+    "PROJECTION",
     "Budget",
     "Fitted",
     "Folds",

@@ -34,6 +34,7 @@ from ..core.parallel import idle_cores, limit_threads, n_threads
 from ..core.seeds import child_generator, child_seed
 from ..data.sequences import TrainingSet, stratified_order
 from ..dictionary import Readout, build_dictionary
+from ..network import count_operations, reconstruct, summarise
 from ..witnesses import WitnessSet, sample_witnesses
 from ..witnesses.families import family_kind
 from ..witnesses.kinds import ALONG_TIME, KINDS, Kinds, readout_of
@@ -41,7 +42,7 @@ from ..witnesses.mixed import Mixture, mixed_witnesses
 from ..witnesses.tap_sampling import N_CALIBRATION, log_calibration
 from .choosing import choose, judge_for, n_always_judged
 from .clock import Clock
-from .few import Sparsity, select_neurons
+from .few import Selection, Sparsity, select_neurons
 from .judges import HeldOut, Judge, LeaveOneOut, Verdict
 from .program import Point, Program, quadratic_unit, ridge_of
 
@@ -95,6 +96,9 @@ class Sizes:
 
     rows_compared: int = 1000
     """Number of rows used to compare families. More would take longer than they improve the choice."""
+
+    rows_counted: int = 200
+    """Number of samples on which the spikes of selected neurons are counted."""
 
     n_neurons: tuple[int, int] = (8192, 16_384)
     """Numbers of neurons of a mixture: the default, and the larger one."""
@@ -163,6 +167,10 @@ class Trial:
         The best strengths with their errors.
     seconds : float
         The time of the trial.
+    n_spikes : float, optional
+        Of neurons that were selected, the spikes of an answer: the mean of some of the data.
+    n_bytes : int, optional
+        Of neurons that were selected, the bytes of the network.
     """
 
     family: Family
@@ -171,6 +179,8 @@ class Trial:
     n_rows: int
     verdict: Verdict
     seconds: float
+    n_spikes: float | None = None
+    n_bytes: int | None = None
 
     @property
     def validation(self) -> Validation | None:
@@ -495,26 +505,56 @@ class _Engine:
 
     def _few(self, judged: _Judged, sparsity: Sparsity) -> _Judged:
         """Return the program over few neurons, or over all if these are to be read."""
-        begin, (trial, program, problem, witnesses, _) = time.perf_counter(), judged
-        ridge, dense = ridge_of(problem), trial.verdict
-        is_ridge = ridge is problem and program.is_open_ridge
+        begin = time.perf_counter()
+        trial, program = judged.trial, judged.program
+        ridge = ridge_of(judged.problem)
+        dense = trial.verdict
+        is_ridge = ridge is judged.problem and program.is_open_ridge
         if not is_ridge:  # the strengths of another program say nothing about ridge
             dense = choose(ridge, self.ridge, judge_for(ridge, self.ridge, self.seed))
         selection = select_neurons(ridge, sparsity, dense, seed=self.seed)
         if selection is None:
-            why = "fewer have a clearly higher error" if sparsity == "few" else f"no more than {sparsity:,} differ"
-            self.reasons.append(f"all neurons are read: {why}")
+            self.reasons.append(f"all neurons are read: no more than {sparsity:,} differ")
             return judged
+        found = {size: self._among(judged, selection, size) for size in selection.verdicts}
+        seconds = (time.perf_counter() - begin) / len(found)
+        found = {size: own._replace(trial=replace(own.trial, seconds=seconds)) for size, own in found.items()}
+        self.trials += [own.trial for own in found.values()]
+        if selection.n_chosen is None:
+            self.reasons.append("all neurons are read: fewer have a clearly higher error")
+            return judged
+        n_neurons = selection.n_chosen
         why = "the fewest within one standard error of the best" if sparsity == "few" else "as you asked"
-        self.reasons.append(f"{plural(len(selection.neurons), 'neuron is', 'neurons are')} read: {why}")
-        witnesses = witnesses.take_neurons(selection.neurons)
-        problem = self._problem(program, witnesses, self.data)
-        verdict = selection.verdict if is_ridge else self._best_point(program, problem, witnesses)
-        n_neurons = len(selection.neurons)
+        self.reasons.append(f"{plural(n_neurons, 'neuron is', 'neurons are')} read: {why}")
+        chosen = found[n_neurons]
+        if is_ridge:
+            return chosen
+        begin = time.perf_counter()
+        verdict = self._best_point(program, chosen.problem, chosen.witnesses)
         n_rows = self._n_left(verdict)
         seconds = time.perf_counter() - begin
         self.trials.append(replace(trial, n_neurons=n_neurons, n_rows=n_rows, verdict=verdict, seconds=seconds))
-        return _Judged(self.trials[-1], program, problem, witnesses)
+        return chosen._replace(trial=self.trials[-1])
+
+    def _among(self, judged: _Judged, selection: Selection, n_neurons: int) -> _Judged:
+        """Return the program over neurons that were selected, with what an answer by ridge costs."""
+        verdict = selection.verdicts[n_neurons]
+        witnesses = judged.witnesses.take_neurons(selection.order[:n_neurons].sort().values)
+        problem = self._problem(judged.program, witnesses, self.data)
+        network = reconstruct(solve(self.ridge.at(ridge_of(problem), verdict.point)))
+        n_samples = self.data.n_samples
+        rng = child_generator(self.seed, "fit", "counted")
+        counted = rng.choice(n_samples, min(n_samples, SIZES.rows_counted), replace=False)
+        operations = count_operations(network, self.data.sequences.take(torch.from_numpy(counted)))
+        trial = replace(
+            judged.trial,
+            n_neurons=n_neurons,
+            n_rows=self._n_left(verdict),
+            verdict=verdict,
+            n_spikes=operations.total.n_spikes / operations.n_samples,
+            n_bytes=summarise(network).n_bytes,
+        )
+        return judged._replace(trial=trial, problem=problem, witnesses=witnesses)
 
     def _shifted(self, judged: _Judged) -> _Judged:
         """Return the program with shifted targets, if there is something to add to them."""

@@ -12,7 +12,7 @@ The choice depends on the targets, so that errors of rows that took part in it a
 therefore compared on rows for which neurons were chosen without these rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
@@ -64,18 +64,22 @@ FEW = FewSettings()
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Neurons to read, and their errors on rows that took no part in the selection.
+    """Numbers of neurons, and their errors on rows that took no part in the selection.
 
     Parameters
     ----------
-    neurons : Tensor of shape (n_chosen,), dtype int64
-        The witnesses, in rising order.
-    verdict : Verdict
-        The strength of ridge with the scores of rows left out, by as many neurons that were selected without them.
+    order : Tensor of shape (n_most,), dtype int64
+        The witnesses in the order in which they enter; the first n are those that n neurons are.
+    verdicts : mapping of int to Verdict
+        For each number of neurons that was tried, the strength of ridge with the scores of rows left out, by as many
+        neurons that were selected without them.
+    n_chosen : int or None
+        The number of neurons to read; None for all.
     """
 
-    neurons: Tensor
-    verdict: Verdict
+    order: Tensor
+    verdicts: Mapping[int, Verdict]
+    n_chosen: int | None
 
 
 def select_neurons(problem: ConvexProblem, sparsity: Sparsity, dense: Verdict, seed: int = 0) -> Selection | None:
@@ -97,7 +101,7 @@ def select_neurons(problem: ConvexProblem, sparsity: Sparsity, dense: Verdict, s
     Returns
     -------
     Selection or None
-        The choice; None if all neurons are to be read.
+        The choice; None if there are no fewer distinct neurons to choose from.
     """
     n_distinct = len(_distinct_neurons(problem.dictionary)[0])
     sizes = [size for size in (FEW.sizes if sparsity == "few" else (int(sparsity),)) if size < n_distinct]
@@ -107,17 +111,19 @@ def select_neurons(problem: ConvexProblem, sparsity: Sparsity, dense: Verdict, s
     parts = parts_without(problem, fold_of_row)
     orders = [order_neurons(part.problem, max(sizes)) for part in parts]
     ridge = Program.ridge(Objective("squared"), intercept=problem.intercept)
-    verdicts = [choose(problem, ridge, _Selected(parts, [order[:size] for order in orders])) for size in sizes]
+    # The fit without a fold reads other neurons than those selected on all rows, so the last solve cannot start there.
+    verdicts = {
+        size: replace(
+            choose(problem, ridge, _Selected(parts, [order[:size] for order in orders])), solution=None, share=1.0
+        )
+        for size in sizes
+    }
     chosen = 0
     if sparsity == "few":
         judged = problem.take_rows(torch.nonzero(fold_of_row >= 0).squeeze(1))
-        scores = [verdict.scores for verdict in verdicts if verdict.scores is not None]
+        scores = [verdict.scores for verdict in verdicts.values() if verdict.scores is not None]
         chosen = _fewest(validation_of(judged, [*scores, dense_scores]))
-        if chosen == len(sizes):
-            return None
-    # The fit without a fold reads other neurons than those selected on all rows, so the last solve cannot start there.
-    verdict = replace(verdicts[chosen], solution=None, share=1.0)
-    return Selection(order_neurons(problem, sizes[chosen]).sort().values, verdict)
+    return Selection(order_neurons(problem, max(sizes)), verdicts, [*sizes, None][chosen])
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,6 +34,10 @@ class SurrogateSettings:
         The share of the hidden neurons that are hidden for a whole sequence at a training step.
     input_dropout : float
         The share of the inputs that are hidden at a training step.
+    spike_penalty : float
+        The price of spikes: it times the firing rate, the share of hidden neurons and steps that have a spike, is added
+        to the loss. With real targets the loss is that of targets of unit variance. Above zero the last epoch is kept,
+        since earlier ones fire more.
     train_decay : bool
         Whether the decays are trained.
     train_threshold : bool
@@ -63,6 +67,7 @@ class SurrogateSettings:
     clip_norm: float = 1.0
     dropout: float = 0.0
     input_dropout: float = 0.0
+    spike_penalty: float = 0.0
     train_decay: bool = True
     train_threshold: bool = True
     train_bias: bool = True
@@ -77,8 +82,9 @@ class SurrogateSettings:
         for name in ("learning_rate", "steepness", "clip_norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InvalidInputError(f"expected {name} above zero, got {getattr(self, name)!r}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise InvalidInputError(f"expected weight_decay to be zero or more, got {self.weight_decay!r}")
+        for name in ("weight_decay", "spike_penalty"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InvalidInputError(f"expected {name} to be zero or more, got {getattr(self, name)!r}")
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidInputError(f"expected {name} from 0 to below 1, got {getattr(self, name)!r}")
@@ -87,9 +93,23 @@ class SurrogateSettings:
     def kind(self) -> "SurrogateSettings":
         """Settings that networks must share to train side by side; the others are set to one value."""
         alike = replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
-        return replace(alike, dropout=0.0, input_dropout=0.0)
+        return replace(alike, dropout=0.0, input_dropout=0.0, spike_penalty=0.0)
 
     @property
     def dynamics(self) -> frozenset[str]:
         """Names of the per-neuron parameters that are trained."""
         return frozenset(name for name in ("decay", "threshold", "bias") if getattr(self, f"train_{name}"))
+
+
+PROJECTION = SurrogateSettings(
+    epochs=40, batch_size=32, learning_rate=0.005, steepness=1.25, train_decay=False, train_threshold=False
+)
+"""The settings of "varpro" unless others are given, up to the seed.
+
+Examples
+--------
+>>> from dataclasses import replace
+>>> from cvxsnn.fitting import PROJECTION
+>>> replace(PROJECTION, spike_penalty=0.3).epochs
+40
+"""

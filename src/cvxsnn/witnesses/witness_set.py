@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from ..core.checks import check_choice
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
-from ..neurons import NEURON_MODELS, HiddenLayer
+from ..neurons import NEURON_MODELS, HiddenLayer, LateralLayer
 from ..neurons.layer import stack_layers
 
 
@@ -164,9 +164,13 @@ class WitnessSet:
                 f"expected one subnetwork of one layer, whose neurons do not read each other, to choose neurons from, "
                 f"got {self!r}"
             )
-        if len(self.provenance.recipe.get("neurons", ())) not in (0, layer.width):  # rivals have no number
-            raise InvalidInputError("expected a whole sample to choose from, got a part of one: choose all at once")
-        return self._derived((layer.take_neurons(neurons),), self._record("neurons", self.n_witnesses, neurons))
+        numbers = neurons
+        if isinstance(layer, LateralLayer) and self.is_selection:  # in whose recipe rivals have no number
+            is_read = layer.statistics[0] != 0
+            if not bool(is_read[neurons].all()):
+                raise InvalidInputError("expected neurons that are read, got rivals of such: leave them out")
+            numbers = (is_read.cumsum(0) - 1)[neurons]
+        return self._derived((layer.take_neurons(neurons),), self._record("neurons", self.n_witnesses, numbers))
 
     def _record(self, name: str, number: int, chosen: slice | Tensor) -> Provenance:
         """Return the origin of a part, with the numbers of the chosen subnetworks or neurons."""

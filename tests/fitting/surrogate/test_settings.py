@@ -47,6 +47,7 @@ def test_an_initial_network_depends_on_its_seed():
         ({"steepness": -1.0}, "steepness above zero, got -1.0"),
         ({"clip_norm": math.nan}, "clip_norm above zero, got nan"),
         ({"weight_decay": -0.1}, "weight_decay to be zero or more, got -0.1"),
+        ({"spike_penalty": math.inf}, "spike_penalty to be zero or more, got inf"),
         ({"surrogate": "relu"}, "surrogate to be one of 'sigmoid', 'fast_sigmoid', 'arctan', got 'relu'"),
         ({"schedule": "linear"}, "schedule to be one of 'cosine', 'constant', got 'linear'"),
         ({"patience": 0}, "patience to be a positive integer, got 0"),

@@ -88,18 +88,65 @@ class TrainableNetworks(nn.Module):
         Tensor
             The scores.
         """
+        return self.run(inputs, lengths, dropout)[0]
+
+    def run(
+        self, inputs: Tensor, lengths: Tensor | None = None, dropout: Dropout | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return scores as :meth:`forward` does, and the spikes of each layer.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape (n_networks, n_samples, n_steps, n_features)
+            The inputs of each network.
+        lengths : Tensor of shape (n_networks, n_samples), optional
+            The numbers of steps.
+        dropout : Dropout, optional
+            What to hide from the next layer.
+
+        Returns
+        -------
+        scores : Tensor
+            The scores.
+        spikes : list of Tensor of shape (n_networks * n_subnetworks, n_steps, n_samples, width)
+            The spikes.
+        """
         block = inputs.transpose(1, 2)
         block = block if dropout is None else dropout.hide(block, 0)
         # The subnetworks of one network share its inputs; those of several networks read different ones.
         block = block[0] if len(block) == 1 else block.repeat_interleave(self._n_subnetworks, 0)
+        fired = []
         for depth, layer in enumerate(self.layers, 1):
-            block = layer(block)
-            block = block if dropout is None else dropout.hide(block, depth)
+            fired.append(layer(block))
+            block = fired[-1] if dropout is None else dropout.hide(fired[-1], depth)
         spikes = block.view(self.n_networks, self._n_subnetworks, *block.shape[1:]).permute(0, 3, 2, 1, 4)
         features = self._read(spikes, lengths)
         flat = features.reshape(self.n_networks, -1, features.shape[-2] * features.shape[-1])
         scores = (flat if self._reads_all else flat[..., self._columns]) @ self.weight + self.intercept[:, None]
-        return scores.view(*features.shape[:-2], -1)
+        return scores.view(*features.shape[:-2], -1), fired
+
+    def firing_rates(self, fired: Sequence[Tensor], lengths: Tensor | None = None) -> Tensor:
+        """Return the share of neurons and steps that have a spike, (n_networks,).
+
+        Parameters
+        ----------
+        fired : sequence of Tensor of shape (n_networks * n_subnetworks, n_steps, n_samples, width)
+            The spikes of each layer.
+        lengths : Tensor of shape (n_networks, n_samples), optional
+            The numbers of steps.
+
+        Returns
+        -------
+        Tensor
+            The rates.
+        """
+        n_neurons = self._n_subnetworks * sum(block.shape[-1] for block in fired)
+        n_spikes = torch.stack([block.sum(-1) for block in fired]).sum(0)
+        n_spikes = n_spikes.view(self.n_networks, self._n_subnetworks, *n_spikes.shape[1:]).sum(1) / n_neurons
+        if lengths is None:
+            return n_spikes.mean((1, 2))
+        inside = torch.arange(n_spikes.shape[1], device=lengths.device)[:, None] < lengths[:, None]
+        return (n_spikes * inside).sum((1, 2)) / lengths.sum(1)
 
     def _read(self, spikes: Tensor, lengths: Tensor | None) -> Tensor:
         """Return the features of spikes (n_networks, n_samples, n_steps, n_subnetworks, width)."""

@@ -107,13 +107,16 @@ class SurrogateJob:
         """Fingerprints, by name, of everything that training depends on, except for the score."""
         network, sequences = self.network, self.data.sequences
         heads, row_weight = self.objective.heads(self.data)
-        # Nothing is added for gradients alone, whose files are older.
+        # Nothing is added for gradients alone and free spikes, whose files are older.
+        settings = asdict(self.settings)
+        if not self.settings.spike_penalty:
+            del settings["spike_penalty"]
         program = [] if self.program is None else ["optimal read-out", str(self.program.intercept)]
         read: list[Tensor | str | None]
         read = [network.weight, network.intercept, network.columns, network.readout, repr(network.heads)]
         return {
             "network": fingerprint([fingerprint_layers(network.layers), *read]),
-            "settings": fingerprint([repr(asdict(self.settings)), *program]),
+            "settings": fingerprint([repr(settings), *program]),
             "losses": fingerprint(f"{head.name} {head.loss.name} {vars(head.loss)} {head.weight}" for head in heads),
             "targets": fingerprint(head.targets for head in heads),
             "sequences": fingerprint([sequences.inputs, sequences.lengths]),
@@ -253,9 +256,12 @@ class _Progress:
         return epoch - max(self.history, key=lambda moment: moment.score).epoch >= patience
 
     def add(self, moment: Epoch) -> bool:
-        """Add an epoch; return whether it is the best, of equal scores the later, which has trained for longer."""
+        """Add an epoch; return whether it is the best, of equal scores the later, which has trained for longer.
+
+        Where spikes have a price, which scores leave out, it is the last one.
+        """
         self.history.append(moment)
-        is_best = self.best is None or not moment.score < self.best.score
+        is_best = self.best is None or self.settings.spike_penalty > 0 or not moment.score < self.best.score
         self.best = moment if is_best else self.best
         return is_best
 
@@ -326,19 +332,20 @@ class _BatchData:
             for h, head in enumerate(self._heads)
         ]
 
-    def losses(self, model: TrainableNetworks, samples: Tensor, dropout: Dropout) -> Tensor:
-        """Return the objective of each network on some of its sequences, (n_networks, batch)."""
+    def losses(self, model: TrainableNetworks, samples: Tensor, dropout: Dropout) -> tuple[Tensor, Tensor]:
+        """Return the objective and the firing rate of each network on some of its sequences, both (n_networks,)."""
         n_networks, n_samples = self.inputs.shape[:2]
         chosen = torch.arange(n_networks, device=samples.device)[:, None], samples
         lengths = None if self._lengths is None else self._lengths[chosen]
-        scores = model(self.inputs[chosen], lengths, dropout).flatten(1, -2)
+        scores, fired = model.run(self.inputs[chosen], lengths, dropout)
+        scores = scores.flatten(1, -2)
         # Scaled so that the mean over batches is the objective over all rows.
         weight = self._row_weight[chosen].flatten(1) * (n_samples / samples.shape[1])
         total = torch.zeros(n_networks, dtype=scores.dtype, device=scores.device)
         for h, head in enumerate(self._heads):
             values = head.loss.value(scores[..., head.columns].flatten(0, 1), self._targets[h][chosen].flatten(0, 2))
             total = total + self._head_weights[:, h] * (values.view(n_networks, -1) * weight).sum(1)
-        return total
+        return total, model.firing_rates(fired, lengths)
 
 
 def _check_resolution(heads: Sequence[Head], scale: float, dtype: torch.dtype) -> None:
@@ -369,6 +376,7 @@ class _TrainingBatch:
         self._data = _BatchData(jobs, like.device, like.dtype)
         scales = self._data.scales
         self._scales = torch.tensor(scales, dtype=like.dtype, device=like.device)
+        self._spike_penalties = like.new_tensor([member.spike_penalty for member in settings])
         self._optimiser = (
             SingleAdam(self._model, settings[0], scales[0])
             if len(jobs) == 1
@@ -416,9 +424,12 @@ class _TrainingBatch:
         batches = torch.split(order, self.kind.batch_size, dim=1)
         total = torch.zeros(len(self._jobs), dtype=torch.float64, device=order.device)
         for number, samples in enumerate(batches):
-            losses = self._data.losses(self._model, samples, self._dropout(epoch, number))
+            losses, rates = self._data.losses(self._model, samples, self._dropout(epoch, number))
             # The squared loss grows with the square of its targets; in units of their spread, gradients do not.
-            (losses / self._scales**2).sum().backward()  # type: ignore[no-untyped-call]
+            value = (losses / self._scales**2).sum()
+            if bool(self._spike_penalties.any()):
+                value = value + (self._spike_penalties * rates).sum()
+            value.backward()  # type: ignore[no-untyped-call]
             self._optimiser.step(_schedule(self.kind, epoch - 1 + number / len(batches)))
             self._model.project()
             total += losses.detach() * (samples.shape[1] / n_samples)
