@@ -11,9 +11,10 @@ from hypothesis.extra.numpy import arrays
 from tolerances import CALIBRATED, ROUNDING
 
 from cvxsnn import SpikingClassifier, load, save
+from cvxsnn.convex.objective import logits
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.core.storage import read_tensors, write_tensors
-from cvxsnn.estimators.classifier import SHIFT_STRENGTH, fit_scale, fit_shift, logits
+from cvxsnn.estimators.classifier import SHIFT_STRENGTH, fit_scale, fit_shift
 
 SHARE_KEPT = 0.7
 """Of the labels of the noisy task; the others are replaced by another class."""

@@ -95,10 +95,16 @@ def column_means(problem: ConvexProblem) -> Tensor:
 
 def row_products(problem: ConvexProblem) -> Tensor:
     """Return S = Ω½DDᵀΩ½, the weighted products of rows; of centred columns if there is an intercept."""
-    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
     n_rows = problem.dictionary.n_rows
-    check_fits(gram_bytes(n_rows), weight.device, f"the products of {plural(n_rows, 'row')}", "use fewer rows")
-    products = problem.dictionary.row_gram()
+    check_fits(
+        gram_bytes(n_rows), problem.row_weight.device, f"the products of {plural(n_rows, 'row')}", "use fewer rows"
+    )
+    return weigh_products(problem, problem.dictionary.row_gram())
+
+
+def weigh_products(problem: ConvexProblem, products: Tensor) -> Tensor:
+    """Return :func:`row_products` in place of the products DDᵀ."""
+    weight, root = problem.row_weight, problem.row_weight.sqrt()[:, None]
     if problem.intercept:  # K − K ω 1ᵀ − 1 ωᵀ K + ωᵀ K ω: the products of centred columns
         mean = products @ weight
         products.sub_(mean).sub_(mean[:, None]).add_(weight @ mean)

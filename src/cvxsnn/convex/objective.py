@@ -213,3 +213,23 @@ class Objective:
             None if all sequences have the same weight.
         """
         return None if data.sample_weight is None else data.sample_weight.repeat_interleave(n_steps)
+
+
+def logits(scores: Tensor, scale: float) -> Tensor:
+    """Return scaled scores of all classes, whose softmax is the probability.
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n_samples, n_outputs)
+        Scores; one output is positive for the second of two classes.
+    scale : float
+        The factor.
+
+    Returns
+    -------
+    Tensor of shape (n_samples, n_classes)
+        The logits.
+    """
+    scaled = scale * scores
+    # The softmax of (0, s) is the logistic function of s.
+    return torch.cat((torch.zeros_like(scaled), scaled), dim=1) if scores.shape[1] == 1 else scaled

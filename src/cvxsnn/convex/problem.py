@@ -40,6 +40,10 @@ class Workspace:
         """Return whether a function was called before."""
         return (function,) in self._results
 
+    def put(self, function: Callable[..., Result], result: Result) -> None:
+        """Keep what ``function(argument)`` would return, if it is known."""
+        self._results[(function,)] = result
+
     def clear(self) -> None:
         """Forget all results, such as a Gram matrix that is not needed any more."""
         self._results.clear()

@@ -426,6 +426,49 @@ class Dictionary(ABC):
             A dictionary in memory.
         """
 
+    def refine(self, atom_of_column: Tensor) -> tuple[Self, Tensor]:
+        """Return the dictionary whose atoms are the columns that are distinct here or on other rows.
+
+        Parameters
+        ----------
+        atom_of_column : Tensor of shape (n_columns,), dtype int64
+            The atoms of the same columns on other rows.
+
+        Returns
+        -------
+        dictionary : Dictionary
+            The same columns on the same rows, with as many atoms or more.
+        others : Tensor of shape (n_atoms,), dtype int64
+            The atom on the other rows of each new atom.
+        """
+        groups = bits.group_equal(torch.stack((self.atom_of_column, atom_of_column), dim=1))
+        taken = self.take_atoms(self.atom_of_column[groups.first])
+        refined = replace(taken, atom_of_column=groups.inverse, column_of_atom=groups.first)
+        return refined, atom_of_column[groups.first]
+
+    def append(self, other: "Dictionary") -> "Dictionary":
+        """Return the dictionary of the rows of both, as if they had been built together.
+
+        Parameters
+        ----------
+        other : Dictionary
+            The columns of the same witnesses on other rows.
+
+        Returns
+        -------
+        Dictionary
+            A dictionary in memory.
+        """
+        if type(self) is not type(other) or self.n_columns != other.n_columns or self.readout != other.readout:
+            raise InvalidInputError(f"expected a dictionary of the same columns on other rows, got {other!r}")
+        first, second = self.refine(other.atom_of_column)[0], other.refine(self.atom_of_column)[0]
+        n_rows, n_steps = self.n_rows + other.n_rows, max(self.n_steps, other.n_steps)
+        return replace(first, n_rows=n_rows, n_steps=n_steps, **first._append_rows(second, n_steps))
+
+    def _append_rows(self, other: Any, n_steps: int) -> dict[str, Any]:
+        """Return the fields with the entries of both, whose atoms are the same; ``n_steps`` is the larger."""
+        raise InvalidInputError(f"expected spikes in memory, to which rows can be appended, got {self!r}")
+
     @abstractmethod
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
         """Group the rows that are equal and, if labels are given, have equal labels.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -283,6 +283,16 @@ class SpikeDictionary(Dictionary):
             patterns = pad_words(self.patterns[:, rows])
         lengths = None if self.lengths is None else self.lengths[rows]
         return self._derived(patterns=patterns, n_rows=len(rows), lengths=lengths)
+
+    def _append_rows(self, other: Self, n_steps: int) -> dict[str, Any]:
+        if self.is_binary:
+            rows = torch.cat([bits.transpose(part.patterns, part.n_rows) for part in (self, other)])
+            return {"patterns": bits.transpose(rows, self.n_atoms)}
+        dtype = self._read.dtype(n_steps)  # counts of longer sequences may need more bits
+        counts = torch.cat([part.patterns[:, : part.n_rows].to(dtype) for part in (self, other)], dim=1)
+        is_equal = self.lengths is None and other.lengths is None and self.n_steps == other.n_steps
+        lengths = None if is_equal else torch.cat((self.row_counts(), other.row_counts()))
+        return {"patterns": pad_words(counts), "lengths": lengths}
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
         return group_labelled(self.row_words(), labels)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -158,6 +158,14 @@ class StatisticsDictionary(Dictionary):
     def take_rows(self, rows: Tensor) -> Self:
         lengths = None if self.lengths is None else self.lengths[rows]
         return self._derived(numbers=self.numbers[:, rows], n_rows=len(rows), lengths=lengths)
+
+    def _append_rows(self, other: Self, n_steps: int) -> dict[str, Any]:
+        parts = (self, other)
+        is_equal = self.lengths is None and other.lengths is None and self.n_steps == other.n_steps
+        each = [part.numbers.new_full((part.n_rows,), part.n_steps, dtype=torch.int64) for part in parts]
+        steps = [own if part.lengths is None else part.lengths for part, own in zip(parts, each, strict=True)]
+        lengths = None if is_equal else torch.cat(steps)
+        return {"numbers": torch.cat((self.numbers, other.numbers), dim=1), "lengths": lengths}
 
     def group_rows(self, labels: Tensor | None = None) -> bits.Groups:
         # Rows are hashed as they are: rows of different lengths differ in their entries.

@@ -3,7 +3,7 @@
 import re
 import time
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -17,7 +17,8 @@ import torch
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from ..convex import Certificate, Loss, Objective, Solution
+from ..convex import Certificate, Loss, Objective, Solution, solve
+from ..convex.certificate import Candidate
 from ..convex.objective import weighted_loss
 from ..core.checks import as_real, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
@@ -34,12 +35,14 @@ from ..fitting.judges import Verdict
 from ..fitting.program import Program
 from ..fitting.scores import Score
 from ..fitting.search import Tuning, tune_witnesses
+from ..fitting.updating import Kept, KeptRows, check_updatable
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..network.tracing import attribute
 from ..witnesses import WitnessSet
+from .answers import Answers, FloatArray
 from .choices import DEFAULTS, EstimatorChoices
 from .explanation import Explanation
-from .history import History, ModelSummary, StageSummary, summarise_fit, summarise_search, trial_score
+from .history import History, ModelSummary, StageSummary, of_solution, summarise_fit, summarise_search, trial_score
 from .inputs import count_samples, feature_scale, n_axes, read_groups, read_inputs, standardise, warn_of_giants
 from .model_parts import read_network, read_proof, write_network, write_proof
 from .streams import Stream
@@ -47,11 +50,18 @@ from .streams import Stream
 if TYPE_CHECKING:
     from ..theory import CompleteCertificate
 
-FloatArray = npt.NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 Learned = tuple[Solution | None, Objective, TrainingSet]
 """The solution, if there is a proof, with its objective and data."""
+
+MOST_LEFT_OUT = 500
+"""Samples left out whose scores a model keeps, to compare those of new data with."""
+
+_KEEPS_NOTHING = (
+    "expected a model that keeps what it needs of its training data to be updated, got one that does not: call "
+    "partial_fit, in place of fit, to train it"
+)
 
 _NAMED_BY_SCIKIT_LEARN = ("n_features_in_", "feature_names_in_")
 
@@ -99,23 +109,23 @@ def is_same_objective(found: Certificate, stated: Certificate) -> bool:
     return abs(found.primal - stated.primal) <= share * found.primal
 
 
-class SpikingEstimator(EstimatorChoices, ABC):
+class SpikingEstimator(EstimatorChoices, Answers):
     """The base of classifier and regressor."""
 
     _learned: ClassVar = (
         *("network_", "certificate_", "_proof", "history_", "input_scale_", "is_sequential_", "fingerprint_"),
-        *("classes_", "probability_scale_", "is_flat_"),
+        *("classes_", "probability_scale_", "is_flat_", "_kept", "_left_out"),
     )
     """Attributes that ``fit`` sets, besides the number and the names of the features."""
 
-    network_: SpikingNetwork
     certificate_: Certificate | None
     _proof: Proof | None
     history_: History
     input_scale_: tuple[FloatArray, FloatArray]
     is_sequential_: bool
-    fingerprint_: DataFingerprint
+    fingerprint_: DataFingerprint | None
     probability_scale_: float | None = None
+    _kept: Kept | None = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Insert the documentation of the parameters that the estimators share."""
@@ -125,7 +135,6 @@ class SpikingEstimator(EstimatorChoices, ABC):
             text = cleandoc(cls.__doc__).replace("(shared parameters)", parameters.strip())
             cls.__doc__ = text.replace("(shared attributes)", attributes)
 
-    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on sequences with labels or real targets.
 
@@ -147,12 +156,26 @@ class SpikingEstimator(EstimatorChoices, ABC):
         SpikingClassifier or SpikingRegressor
             The fitted estimator.
         """
-        data = self._read(X, y, sample_weight, reset=True, groups=groups)
+        if self.warm_start and hasattr(self, "network_"):
+            return self._fit_readout(X, y, sample_weight)
+        return self._fit(X, y, sample_weight, groups)
+
+    @all_or_nothing
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any = None, classes: Any = None, keeps: bool = False
+    ) -> Self:
+        """Train from the start; ``keeps`` says whether to keep what :meth:`update` needs."""
+        data = self._read(X, y, sample_weight, reset=True, groups=groups, classes=classes)
         objective = self._objective(self._loss())
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
         learn = self._fit_convex if self.method == "cvx" else self._train_in_stages
         with ShownProgress(self.verbose) as progress:
-            return self._keep(*learn(data, objective, self._seed(), progress))
+            solution, objective, data = learn(data, objective, self._seed(), progress)
+        self._keep(solution, objective, data)
+        if keeps and solution is not None and solution.problem.centre is None:
+            rows = KeptRows.of(self.proof_, data, self._unit(X, y, sample_weight), solution.problem.dictionary)
+            self._kept = rows.smallest(self.intercept)
+        return self
 
     def compress(self, sparsity: Sparsity, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Return a model that reads fewer of the hidden neurons, as ``sparsity=`` does, without sampling them again.
@@ -188,6 +211,87 @@ class SpikingEstimator(EstimatorChoices, ABC):
         objective = replace(smaller._objective(smaller._loss()), readout=readout)
         with ShownProgress(self.verbose) as progress:
             return smaller._keep(*smaller._fit_convex(data, objective, smaller._seed(), progress, witnesses))
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add samples to a model that :meth:`partial_fit` trained, without those that it was trained on.
+
+        The read-out by least squares is solved again and certified over all samples so far. Neurons, the units of what
+        is read of them, scales of features and the strength of ridge stay as they are, and so does the scale of
+        probabilities; fit again on everything if the data have changed much. For this the model keeps the spikes of
+        all neurons on all samples, one to four bytes for each number read of a neuron, or their sums, 8 bytes times the
+        square of these numbers, whichever is smaller. Model files and pickles contain them too.
+
+        Parameters
+        ----------
+        X : array or list of arrays
+            New sequences or rows, as in ``fit``.
+        y : array
+            Their targets; labels of a classifier must be among ``classes_``.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights, in the same unit as those of earlier calls.
+
+        Returns
+        -------
+        SpikingClassifier or SpikingRegressor
+            The estimator. ``history_`` has one more stage, whose score is that of the new samples before they were
+            added.
+        """
+        proof, begin = self.proof_, time.perf_counter()
+        if self._kept is None:
+            check_updatable(proof)
+            raise InvalidInputError(_KEEPS_NOTHING)
+        data = self._read(X, y, sample_weight, reset=False)
+        rows = KeptRows.of(proof, data, self._unit(X, y, sample_weight))
+        score = self._score_of(rows.scores(proof), data)
+        solution, kept = self._kept.add(proof, rows, self.tol)
+        return self._take_over(proof, solution, "update", score, begin, fingerprint_=None, _kept=kept)
+
+    def _fit_readout(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        """Solve for the read-out of the same neurons on other data, from the present solution."""
+        proof, begin = self.proof_, time.perf_counter()
+        data = self._read(X, y, sample_weight, reset=False)
+        given = [None if isinstance(value, str) else float(value) for value in (self.l1_strength, self.l2_strength)]
+        problem = proof.problem(data)
+        problem = problem.with_strength(problem.l1_strength if given[0] is None else given[0], given[1])
+        start = Candidate(problem, problem.dictionary.coefficients(proof.support, proof.coef), proof.intercept)
+        score = self._score_of(problem.dictionary.matvec(start.coef) + start.intercept, data)
+        solution = solve(problem, self.tol, start=start)
+        learned = {"fingerprint_": DataFingerprint.of(data), "_kept": None, "_left_out": None}
+        return self._take_over(proof, solution, "convex", score, begin, **learned)
+
+    def _take_over(
+        self, proof: Proof, solution: Solution, stage: str, score: Score, begin: float, **learned: Any
+    ) -> Self:
+        """Set what another solution for the same neurons decides, in one assignment."""
+        network = reconstruct(solution)
+        summary = StageSummary(stage, score, time.perf_counter() - begin, network.n_active, **of_solution(solution))
+        learned |= {
+            "network_": network,
+            "_proof": Proof.of(solution, proof.objective),
+            "certificate_": solution.certificate,
+            "history_": History((*self.history_, summary)),
+        }
+        self.__dict__ = self.__dict__ | learned
+        return self
+
+    def _can_be_updated(self) -> bool:
+        """Raise an AttributeError unless :meth:`partial_fit` is possible, with these parameters and after this fit."""
+        is_squared = self.loss == "squared" or not hasattr(self, "class_weight")  # the loss of a regressor
+        is_ridge = is_squared and self.penalty.endswith("elastic-net") and self.l1_strength == 0
+        is_plain = self.method == "cvx" and getattr(self, "class_weight", None) != "balanced"
+        if not (is_plain and (is_ridge or self._is_ridge)):
+            raise AttributeError(
+                "expected method 'cvx' and least squares with ridge alone, as by default, and no "
+                "class_weight='balanced' for partial_fit, got other parameters: call fit on all samples"
+            )
+        if hasattr(self, "network_") and self._kept is None:
+            raise AttributeError(_KEEPS_NOTHING)
+        return True
+
+    def _unit(self, X: Any, y: Any, sample_weight: Any) -> float:
+        """Return the largest weight, which those of a training set are divided by."""
+        y = self.read_targets(y)
+        return self._weights(y, sample_weight, count_samples(X, y))[1]
 
     def stream(self, n_streams: int | None = None, *, n_steps: int | None = None) -> Stream:
         """Return an object that reads sequences a step at a time and says what the model answers so far.
@@ -280,6 +384,7 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """
         twin = copy(self)
         twin.network_, twin._proof, twin.certificate_ = network, proof, proof.certificate
+        twin._kept = twin._left_out = None  # they are about the old network
         return twin
 
     def summary(self, X: Any = None) -> ModelSummary:
@@ -446,7 +551,13 @@ class SpikingEstimator(EstimatorChoices, ABC):
         list of str
             The differences in words; empty if the data are the same.
         """
-        return self.fingerprint_.differences(DataFingerprint.of(data))
+        if self.fingerprint_ is not None:
+            return self.fingerprint_.differences(DataFingerprint.of(data))
+        # After an update there is none of all samples. The objective differs unless the data are the same.
+        found, stated = self.proof_.certify(data), self.proof_.certificate
+        if is_same_objective(found, stated):
+            return []
+        return [f"the objective ({found.primal:.6g} instead of {stated.primal:.6g})"]
 
     def data_of_fit(self, X: Any, y: Any, sample_weight: Any = None) -> TrainingSet:
         """Return the data that the model was fitted to as a training set; warn if they differ.
@@ -556,6 +667,11 @@ class SpikingEstimator(EstimatorChoices, ABC):
             score = self._validate(self.network_, data)
         seconds = time.perf_counter() - begin
         self.history_ = History((*earlier, *summarise_fit(fitted, score, seconds)))
+        scores = fitted.chosen.verdict.scores
+        if scores is not None:
+            every = -(-len(scores) // MOST_LEFT_OUT)
+            moved = getattr(fitted.program.objective.loss, "shift", ()) or 0.0
+            self._left_out = scores[::every].cpu().numpy() + np.asarray(moved)
         is_few = budget.sparsity not in (None, "few") and fitted.chosen.n_neurons < fitted.n_sampled
         if is_few and self._is_ridge and self.readout is None and seconds < budget.max_seconds / 2:
             return self._try_training(fitted, data, seed, progress, budget.max_seconds - seconds)
@@ -594,21 +710,26 @@ class SpikingEstimator(EstimatorChoices, ABC):
     def _validate(self, network: SpikingNetwork, held_out: TrainingSet) -> Score:
         """Return the score of a network on held-out data; higher is better."""
         with torch.no_grad():
-            outputs = network(held_out.sequences)
-        heads, weight = Objective(self._loss()).heads(held_out)
+            return self._score_of(network(held_out.sequences), held_out)
+
+    def _score_of(self, outputs: torch.Tensor, data: TrainingSet) -> Score:
+        """Return the score of outputs of a network."""
+        heads, weight = Objective(self._loss()).heads(data)
         loss = float(weighted_loss(heads, weight, outputs))
-        return self._score(outputs.cpu().numpy(), held_out, weight.cpu().numpy(), loss)
+        return self._score(outputs.cpu().numpy(), data, weight.cpu().numpy(), loss)
 
     def _standardised(self, sequences: Sequences) -> Sequences:
         scaled = standardise(sequences.inputs.numpy(), *self.input_scale_)
         return Sequences(torch.from_numpy(scaled), sequences.lengths).to(check_device(self.device))
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool, groups: Any = None) -> TrainingSet:
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any, reset: bool, groups: Any = None, classes: Any = None
+    ) -> TrainingSet:
         """Return checked data as a training set; ``reset`` learns features, scale and classes from them."""
         self._check_parameters()
         y = self.read_targets(y)
         n_samples = count_samples(X, y)
-        weight, groups = self._weights(y, sample_weight, n_samples), read_groups(groups, n_samples)
+        weight, groups = self._weights(y, sample_weight, n_samples)[0], read_groups(groups, n_samples)
         if weight is not None and not weight.all():
             # Left out before anything is learned: samples of weight zero must not affect classes, scale or fingerprint.
             counted = np.flatnonzero(weight)
@@ -625,21 +746,21 @@ class SpikingEstimator(EstimatorChoices, ABC):
             if self.standardize:
                 self.input_scale_ = feature_scale(sequences, weight)
                 warn_of_giants(sequences, self.input_scale_[1], getattr(self, "feature_names_in_", None))
-        targets = {UNNAMED_HEAD: self._targets(y, reset)}
+        targets = {UNNAMED_HEAD: self._targets(y, reset, classes)}
         of_samples = (None if own is None else torch.from_numpy(own) for own in (weight, groups))
         return TrainingSet(self._standardised(sequences), targets, *of_samples)
 
-    def _weights(self, y: npt.NDArray[Any], sample_weight: Any, n_samples: int) -> FloatArray | None:
-        """Return the weights of the samples, the largest of them one; None weighs all alike."""
+    def _weights(self, y: npt.NDArray[Any], sample_weight: Any, n_samples: int) -> tuple[FloatArray | None, float]:
+        """Return the weights of the samples divided by the largest, and this; None weighs all alike."""
         if sample_weight is None:
-            return None
+            return None, 1.0
         weight = as_real("sample_weight", sample_weight)
         weight = np.full(n_samples, weight) if weight.ndim == 0 else weight
         if weight.shape != (n_samples,):
             raise InvalidInputError(
                 f"expected one sample_weight for each of {plural(n_samples, 'sample')}, got shape {weight.shape}"
             )
-        return relative_weights("sample_weight", torch.tensor(weight)).numpy()
+        return relative_weights("sample_weight", torch.tensor(weight)).numpy(), float(weight.max())
 
     @abstractmethod
     def read_targets(self, y: Any) -> npt.NDArray[Any]:
@@ -657,32 +778,8 @@ class SpikingEstimator(EstimatorChoices, ABC):
         """
 
     @abstractmethod
-    def decide(self, outputs: FloatArray) -> npt.NDArray[Any]:
-        """Return predictions from outputs of the network.
-
-        Parameters
-        ----------
-        outputs : array of shape (n_samples, n_outputs)
-            Outputs of ``network_``.
-
-        Returns
-        -------
-        array
-            Of a classifier the index of the class in ``classes_``; of a regressor the targets, in the shape they had
-            in ``fit``.
-        """
-
-    @abstractmethod
-    def _margins(self, outputs: FloatArray) -> FloatArray:
-        """Return the scores of the classes as ``decision_function`` does, or targets: a linear function."""
-
-    @abstractmethod
-    def _predictions(self, outputs: FloatArray) -> npt.NDArray[Any]:
-        """Return what ``predict`` does: labels or targets."""
-
-    @abstractmethod
-    def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
-        """Return targets as numbers; ``reset`` learns the classes or the shape from them."""
+    def _targets(self, y: npt.NDArray[Any], reset: bool, classes: Any = None) -> npt.NDArray[Any]:
+        """Return targets as numbers; ``reset`` learns the classes, unless these are given, or the shape from them."""
 
     @abstractmethod
     def _loss(self) -> str | Loss:

@@ -81,6 +81,7 @@ _CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]
     "sparsity": ((None, "accuracy", "few"), check_positive_int),
     "intercept": ((), check_bool),
     "standardize": ((), check_bool),
+    "warm_start": ((), check_bool),
     "tol": ((), _expect("above zero", lambda value: check_number("tol", value) > 0)),
     "max_seconds": ((None,), _expect("zero or above", lambda value: check_number("max_seconds", value) >= 0)),
     "surrogate": ((None,), _expect("SurrogateSettings", (SurrogateSettings,))),
@@ -169,6 +170,10 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         batches of 32 at a learning rate of 0.005. Their ``spike_penalty`` makes trained neurons fire less.
     device : str
         Where to compute, such as "cpu" or "cuda"; "auto" is the GPU if there is one.
+    warm_start : bool
+        Whether ``fit`` on a fitted model keeps its neurons, scales and classes, and solves for the read-out alone,
+        from the present solution, on the data passed. Strengths that are numbers are set; all other choices stay as
+        they were. To add samples without those so far, see ``partial_fit`` and ``update``.
     random_state : int, RandomState or None
         Seed of neurons, held-out data and batches. None gives another model at every call of ``fit``.
     verbose : bool or "auto"
@@ -213,6 +218,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     max_seconds: float | None = None
     surrogate: SurrogateSettings | None = None
     device: str = "cpu"
+    warm_start: bool = False
     random_state: int | np.random.RandomState | None = None
     verbose: bool | str = "auto"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +17,20 @@ from torch import Tensor
 
 from ..convex import LOSSES, Loss
 from ..convex.losses import Softmax
-from ..convex.objective import decide_class, make_row_weight
+from ..convex.objective import decide_class, logits, make_row_weight
 from ..core.checks import check_choice, check_number, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
 from ..data.task import UNNAMED_HEAD
 from ..fitting.judges import Verdict
 from ..fitting.program import Program
-from .base import FloatArray, SpikingEstimator
+from .answers import ClassAnswers, FloatArray
+from .base import SpikingEstimator
 from .inputs import read_labels
 
 
 @dataclass(eq=False, repr=False)
-class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc]
+class SpikingClassifier(ClassifierMixin, ClassAnswers, SpikingEstimator):  # type: ignore[misc]
     """A spiking network that classifies sequences, or rows of features as sequences of one step.
 
     ``X`` may be an array (n_samples, n_steps, n_features), a list with an array (n_steps_i, n_features) or a table of
@@ -62,61 +63,36 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
 
     class_weight: str | Mapping[Any, float] | None = field(default=None, kw_only=True)
 
-    def decision_function(self, X: Any) -> FloatArray:
-        """Compute the scores of the classes.
+    @available_if(SpikingEstimator._can_be_updated)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train on a first part of the data, or add samples to a model that this method trained.
+
+        The first call is :meth:`fit`, which also keeps what later calls need; these are :meth:`update`. The choice of
+        neurons, scales and strength is that of the first call, so its samples should be many and like the others.
 
         Parameters
         ----------
         X : array or list of arrays
             Sequences or rows, as in ``fit``.
+        y : array of shape (n_samples,)
+            Their labels.
+        classes : array, optional
+            All labels that any call may have. By default those of the first call.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights, in the same unit for all calls.
 
         Returns
         -------
-        array of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one score, positive for the second; for more one score per class.
+        SpikingClassifier
+            The estimator.
         """
-        return self._margins(self._outputs(X))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array or list of arrays
-            Sequences or rows, as in ``fit``.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            The most likely class of each sample.
-        """
-        return self._predictions(self._outputs(X))
-
-    def decide(self, outputs: FloatArray) -> npt.NDArray[np.int64]:
-        """Return the index of the predicted class in ``classes_``.
-
-        Parameters
-        ----------
-        outputs : array of shape (n_samples, n_outputs)
-            Outputs of ``network_``.
-
-        Returns
-        -------
-        array of shape (n_samples,)
-            The indices.
-        """
-        return decide_class(outputs)
-
-    def _margins(self, outputs: FloatArray) -> FloatArray:
-        """Return scores of the classes: for two of them, a single one."""
-        if len(self.classes_) > 2:
-            return outputs
-        return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
-
-    def _predictions(self, outputs: FloatArray) -> npt.NDArray[Any]:
-        """Return the labels of the predicted classes."""
-        labels: npt.NDArray[Any] = self.classes_[self.decide(outputs)]
-        return labels
+        if not hasattr(self, "network_"):
+            return self._fit(X, y, sample_weight, classes=classes, keeps=True)
+        if classes is not None and {*read_labels("class", classes).tolist()} != {*self.classes_.tolist()}:
+            raise InvalidInputError(
+                f"expected the classes of the first call, {self.classes_.tolist()}, got others: leave classes out"
+            )
+        return self.update(X, y, sample_weight)
 
     def _has_probabilities(self) -> bool:
         if self.loss not in (None, "logistic", "softmax") and not self._is_ridge:
@@ -138,27 +114,6 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             The probabilities, which sum to one for each sample.
         """
         return self.probabilities(self._outputs(X))
-
-    def probabilities(self, outputs: FloatArray) -> FloatArray:
-        """Return the probabilities of the classes from outputs of the network.
-
-        Parameters
-        ----------
-        outputs : array of shape (n_samples, n_outputs)
-            Outputs of ``network_``.
-
-        Returns
-        -------
-        array of shape (n_samples, n_classes)
-            The probabilities, which sum to one for each sample.
-        """
-        scores = torch.from_numpy(outputs)
-        if self._loss_name == "logistic" and scores.shape[1] > 1:  # one class against the rest
-            shares = torch.sigmoid(scores)
-            return (shares / shares.sum(1, keepdim=True)).numpy()
-        # Files of version 0.1.0 have a scale for every loss, and only the squared loss ever used it.
-        scale = self.probability_scale_ if self._loss_name == "squared" else None
-        return torch.softmax(logits(scores, scale or 1.0), dim=1).numpy()
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> FloatArray:
@@ -187,15 +142,16 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         elif self.class_weight is not None:
             check_choice("class_weight", self.class_weight, ("balanced",))
 
-    def _weights(self, y: npt.NDArray[Any], sample_weight: Any, n_samples: int) -> FloatArray | None:
-        weight = super()._weights(y, sample_weight, n_samples)
+    def _weights(self, y: npt.NDArray[Any], sample_weight: Any, n_samples: int) -> tuple[FloatArray | None, float]:
+        weight, unit = super()._weights(y, sample_weight, n_samples)
         if self.class_weight is None:
-            return weight
+            return weight, unit
         weight = np.ones(len(y)) if weight is None else weight
         counted = np.flatnonzero(weight)  # "balanced" must not count samples of weight zero
         with foreign_errors():
             weight[counted] *= compute_sample_weight(self.class_weight, y[counted])
-        return relative_weights("sample_weight times class_weight", torch.from_numpy(weight)).numpy()
+        relative = relative_weights("sample_weight times class_weight", torch.from_numpy(weight)).numpy()
+        return relative, unit * float(weight.max())
 
     @property
     def _loss_name(self) -> str:
@@ -226,12 +182,12 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
             raise InvalidInputError("requires y to be passed, but the target y is None: pass one label per sample")
         return read_labels("label", y)
 
-    def _targets(self, y: npt.NDArray[Any], reset: bool) -> npt.NDArray[Any]:
+    def _targets(self, y: npt.NDArray[Any], reset: bool, classes: Any = None) -> npt.NDArray[Any]:
         with foreign_errors():
             assert_all_finite(y, input_name="y")
             check_classification_targets(y)
         if reset:
-            self.classes_ = np.unique(y)
+            self.classes_ = np.unique(y if classes is None else read_labels("class", classes))
             if len(self.classes_) < 2:
                 label = y.tolist()[0]
                 raise InvalidInputError(
@@ -271,7 +227,7 @@ class SpikingClassifier(ClassifierMixin, SpikingEstimator):  # type: ignore[misc
         return tuple(shift.tolist())
 
     def _errors(self, outputs: FloatArray, data: TrainingSet) -> FloatArray:
-        errors: FloatArray = (self.decide(outputs) != self._classes_of(data)).astype(float)
+        errors: FloatArray = (decide_class(outputs) != self._classes_of(data)).astype(float)
         return errors
 
     def _score(self, outputs: FloatArray, data: TrainingSet, weight: FloatArray, loss: float) -> tuple[float, float]:
@@ -307,9 +263,10 @@ def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> 
     """
     target = _smoothed(labels, max(2, scores.shape[1]))
     size = float(scores.square().mean().sqrt()) or 1.0  # the bounds below are relative to it
+    unscaled = logits(scores, 1.0)
 
     def loss(exponent: float) -> float:
-        likelihood = torch.log_softmax(logits(scores, 10**exponent / size), dim=1)
+        likelihood = torch.log_softmax(10**exponent / size * unscaled, dim=1)
         return -float(weight @ (target * likelihood).sum(1))
 
     # The loss is convex in the scale, so it has a single minimum over the exponents, too.
@@ -357,23 +314,3 @@ def _smoothed(labels: npt.NDArray[np.int64], n_classes: int) -> Tensor:
     target = torch.full((len(labels), n_classes), smooth / (n_classes - 1), dtype=torch.float64)
     target[torch.arange(len(labels)), torch.from_numpy(labels)] = 1 - smooth
     return target
-
-
-def logits(scores: Tensor, scale: float) -> Tensor:
-    """Return scaled scores of all classes, whose softmax is the probability.
-
-    Parameters
-    ----------
-    scores : Tensor of shape (n_samples, n_outputs)
-        Scores; one output is positive for the second of two classes.
-    scale : float
-        The factor.
-
-    Returns
-    -------
-    Tensor of shape (n_samples, n_classes)
-        The logits.
-    """
-    scaled = scale * scores
-    # The softmax of (0, s) is the logistic function of s.
-    return torch.cat((torch.zeros_like(scaled), scaled), dim=1) if scores.shape[1] == 1 else scaled

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..convex import Certificate
+from ..convex.objective import logits
 from ..core.checks import check_number, check_type
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
@@ -23,8 +24,9 @@ from ..data.sequences import deal_groups
 from ..dictionary.base import parse_readout
 from ..fitting import fit
 from ..network import OutputHead, SpikingNetwork, reconstruct
-from .base import FloatArray, all_or_nothing
-from .classifier import SpikingClassifier, fit_scale, logits
+from .answers import FloatArray
+from .base import all_or_nothing
+from .classifier import SpikingClassifier, fit_scale
 from .inputs import read_groups
 
 CONFIDENCE = 0.99

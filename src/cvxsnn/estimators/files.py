@@ -4,25 +4,20 @@ A model file is a safetensors file with a JSON header (:mod:`cvxsnn.core.storage
 no name is ever imported or called, so that loading a file runs no code of its own.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.pipeline import Pipeline
 from torch import Tensor
 
-from ..convex import LOSSES
-from ..core.checks import check_bool, check_number, check_positive_int
-from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.checks import check_number
+from ..core.errors import InvalidInputError
 from ..core.formatting import plural
-from ..core.storage import read_tensors, write_tensors
-from ..data.sequences import DataFingerprint
+from ..core.storage import write_tensors
 from ..fitting.search import Tuning
 from ..fitting.surrogate_settings import SurrogateSettings
 from ..network import SpikingNetwork
@@ -30,14 +25,11 @@ from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, p
 from . import model_parts
 from .classifier import SpikingClassifier
 from .history import History
-from .model_parts import LIMITS
+from .predictor import ENTRIES, SCALE, read_answers, read_names
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler, SequenceTransformer
 from .regressor import SpikingRegressor
 
 Model: TypeAlias = SpikingNetwork | SpikingClassifier | SpikingRegressor | Pipeline
-
-_MISFITS = (ArithmeticError, AttributeError, CvxsnnError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
-"""Errors that inconsistent values may raise."""
 
 _ESTIMATORS = {"classifier": SpikingClassifier, "regressor": SpikingRegressor}
 
@@ -80,46 +72,6 @@ def save(model: Model, path: Path | str) -> None:
     write_tensors(path, "model", tensors, header)
 
 
-def load(path: Path | str, *, max_drawn: int = LIMITS.drawn) -> Model:
-    """Read a file that :func:`save` wrote: the model has the same spikes and the same predictions.
-
-    Parameters
-    ----------
-    path : Path or str
-        The file.
-    max_drawn : int
-        The most random numbers to draw for sampled witnesses, which a file stores as a recipe. A file that asks for
-        more is refused, because a small file could ask for any amount of memory. Files of older versions may need more.
-
-    Returns
-    -------
-    SpikingNetwork, SpikingClassifier, SpikingRegressor or Pipeline
-        What was saved.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
-    >>> import cvxsnn
-    >>> X = np.random.default_rng(0).normal(size=(40, 5, 2))
-    >>> model = cvxsnn.SpikingRegressor(hidden=(16,), witnesses="gaussian", l1_strength=0.01).fit(X, X.sum((1, 2)))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     cvxsnn.save(model.network_, Path(folder) / "network.safetensors")
-    ...     network = cvxsnn.load(Path(folder) / "network.safetensors")
-    >>> type(network).__name__
-    'SpikingNetwork'
-    """
-    tensors, header = read_tensors(path, "model")
-    try:
-        model_parts.check_tensors(tensors)
-        return _read_model(header, tensors, check_positive_int("max_drawn", max_drawn))
-    except _MISFITS as error:
-        raise DataFileError(
-            f"expected a complete model in {path}, got one that does not fit together: {first_line(error)}"
-        ) from None
-
-
 def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if type(model) is SpikingNetwork:
         return {"class": "network", "network": model_parts.write_network(model, tensors)}
@@ -131,9 +83,7 @@ def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
     return header | {"steps": [_write_step(number, key, step, tensors) for number, (key, step) in enumerate(steps)]}
 
 
-def _read_model(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int) -> Model:
-    if header["class"] == "network":
-        return model_parts.read_network(header["network"], tensors)
+def read_model(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int) -> Model:
     if header["class"] != "pipeline":
         return _read_estimator(header, tensors, max_drawn)
     last = _read_estimator(header["model"], tensors, max_drawn)
@@ -177,7 +127,7 @@ def _read_step(
 ) -> tuple[str, SequenceTransformer]:
     step = _TRANSFORMERS[header["class"]](**header["parameters"])
     learned = {key: tensors[f"steps.{number}.{key}"].numpy() for key in step._learned}
-    step._restore(header["n_features"], _read_names(header.get("feature_names")), learned)
+    step._restore(header["n_features"], read_names(header.get("feature_names")), learned)
     return header["name"], step
 
 
@@ -195,11 +145,15 @@ def _write_estimator(model: Any, tensors: dict[str, Tensor]) -> dict[str, Any]:
         "network": model_parts.write_network(model.network_, tensors),
         "parameters": {name: _write_parameter(name, value) for name, value in model.get_params().items()},
     }
-    tensors.update(zip(_SCALE, map(torch.from_numpy, model.input_scale_), strict=True))
+    tensors.update(zip(SCALE, map(torch.from_numpy, model.input_scale_), strict=True))
     if model._proof is not None:
         header["proof"] = model_parts.write_proof(model._proof, tensors)
-    values = {name: getattr(model, entry.attribute, None) for name, entry in _ENTRIES.items()}
-    return header | {name: _ENTRIES[name].write(value) for name, value in values.items() if value is not None}
+    if model._left_out is not None:
+        tensors["left_out"] = torch.from_numpy(model._left_out)
+    if model._kept is not None:
+        header["kept"] = model_parts.write_kept(model._kept, tensors)
+    values = {name: getattr(model, entry.attribute, None) for name, entry in ENTRIES.items()}
+    return header | {name: ENTRIES[name].write(value) for name, value in values.items() if value is not None}
 
 
 def _read_estimator(
@@ -208,69 +162,13 @@ def _read_estimator(
     network = model_parts.read_network(header["network"], tensors)
     parameters = {name: _read_value(value, max_drawn) for name, value in header["parameters"].items()}
     model = _ESTIMATORS[header["class"]](**parameters)
-    model.network_ = network
-    model.n_features_in_ = network.n_features
     model.history_ = History()
     model._proof = model_parts.read_proof(header["proof"], tensors, network, max_drawn) if "proof" in header else None
     model.certificate_ = None if model._proof is None else model._proof.certificate
-    mean, scale = model.input_scale_ = tensors[_SCALE[0]].numpy(), tensors[_SCALE[1]].numpy()
-    for name, entry in _ENTRIES.items():
-        # A file of a regressor must not set the classes of a classifier, nor the other way round.
-        if header["class"] in entry.required_by or (name in header and not entry.required_by):
-            value = entry.read(header[name])
-            if value is not None:
-                setattr(model, entry.attribute, value)
-    names = getattr(model, "feature_names_in_", mean)
-    if not network.n_features == len(names) == len(mean) == len(scale) or not (scale > 0).all():
-        raise InvalidInputError(
-            f"expected means, scales above zero and names of {plural(network.n_features, 'feature')}, got others"
-        )
-    losses = [head.loss for head in network.heads]
-    if len(losses) > 1 or losses[0] not in LOSSES:
-        raise InvalidInputError(f"expected an estimator with one loss of {sorted(LOSSES)}, got {losses}")
-    if network.readout == "all":
-        raise InvalidInputError("expected an estimator that reads the last step or means, got one that reads all steps")
-    if isinstance(model, SpikingRegressor) and model.is_flat_ and network.n_outputs != 1:
-        raise InvalidInputError(f"expected one output for targets with one axis, got {network.n_outputs}")
-    if isinstance(model, SpikingClassifier) and len(model.classes_) != max(2, network.n_outputs):
-        raise InvalidInputError(f"expected labels for {plural(network.n_outputs, 'output')}, got {len(model.classes_)}")
+    if "kept" in header and model._proof is not None:
+        model._kept = model_parts.read_kept(header["kept"], tensors, model._proof)
+    read_answers(model, header, tensors, network)
     return model
-
-
-def _read_names(names: Any) -> npt.NDArray[Any] | None:
-    if names is None:
-        return None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
-        raise InvalidInputError("expected a list of distinct names of features, got something else")
-    return np.array(names, dtype=object)
-
-
-def _read_probability_scale(scale: Any) -> float | None:
-    if scale is not None and not (type(scale) in (int, float) and 0 < scale < float("inf")):
-        raise InvalidInputError(f"expected a probability_scale above zero in the file, got {scale!r}")
-    return None if scale is None else float(scale)
-
-
-def _write_labels(labels: npt.NDArray[Any]) -> dict[str, Any]:
-    if labels.dtype.kind not in "biufU" and not all(isinstance(label, str) for label in labels):
-        raise InvalidInputError(
-            f"expected labels that are numbers or strings, got {labels.dtype}: a file knows no others"
-        )
-    return {"kind": "O" if labels.dtype.kind == "O" else labels.dtype.str, "values": labels.tolist()}
-
-
-def _read_labels(kind: str, values: list[Any]) -> npt.NDArray[Any]:
-    """Return sorted labels that are numbers or strings."""
-    if not re.fullmatch(r"O|[<>|=]?[biufU][0-9]{1,9}", kind):
-        raise InvalidInputError(f"expected labels that are numbers or strings, got {kind[:40]!r}")
-    dtype = np.dtype(kind)
-    if dtype.itemsize * len(values) > LIMITS.label_bytes:
-        raise InvalidInputError(f"expected labels of at most {LIMITS.label_bytes:,} bytes, got {dtype} for each")
-    labels = np.array(values, dtype=dtype)
-    # NaN differs from itself, and objects that cannot be sorted raise a TypeError: both are refused.
-    if labels.ndim != 1 or not np.array_equal(np.unique(labels), labels):
-        raise InvalidInputError("expected distinct labels in sorted order, got others")
-    return labels
 
 
 def _write_parameter(name: str, value: Any) -> Any:
@@ -318,39 +216,3 @@ def _read_setting(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(map(_read_setting, value))
     return parse_distribution(value) if isinstance(value, Mapping) else value
-
-
-class Entry(NamedTuple):
-    """An entry in the header of a fitted estimator.
-
-    Parameters
-    ----------
-    attribute : str
-        The attribute of the estimator.
-    write : callable
-        Returns its value as plain JSON.
-    read : callable
-        Checks what a file has, and returns the value; None leaves the attribute unset.
-    required_by : tuple of str
-        The estimators whose files must have the entry.
-    """
-
-    attribute: str
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
-    required_by: tuple[str, ...] = ()
-
-
-_BOTH = ("classifier", "regressor")
-
-_ENTRIES = {
-    "is_sequential": Entry("is_sequential_", bool, partial(check_bool, "is_sequential"), _BOTH),
-    "is_flat": Entry("is_flat_", bool, partial(check_bool, "is_flat"), ("regressor",)),
-    "classes": Entry("classes_", _write_labels, lambda labels: _read_labels(**labels), ("classifier",)),
-    "probability_scale": Entry("probability_scale_", float, _read_probability_scale),
-    "feature_names": Entry("feature_names_in_", list, _read_names),
-    "training_data": Entry("fingerprint_", asdict, lambda own: DataFingerprint(**own), _BOTH),
-}
-"""Entries of a file besides parameters, network and proof."""
-
-_SCALE = ("scale.mean", "scale.spread")

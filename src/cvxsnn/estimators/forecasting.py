@@ -8,7 +8,7 @@ from ..core.checks import check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..data.sequences import FILL_SEQUENCES, as_matrices, check_finite
-from .base import FloatArray
+from .answers import FloatArray
 from .inputs import n_axes
 
 

@@ -69,11 +69,11 @@ class StageSummary:
 
     Parameters
     ----------
-    name : "tuning", "gradient", "projection", "convex" or "ridge"
+    name : "tuning", "gradient", "projection", "convex", "ridge" or "update"
         The kind of stage.
     score : Score
         The score on validation data: for a classifier accuracy and minus the loss, for a regressor minus the squared
-        error.
+        error. For an update, and a fit with ``warm_start``, that of its samples before.
     seconds : float
         How long the stage took.
     n_neurons : int

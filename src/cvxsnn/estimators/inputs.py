@@ -1,4 +1,7 @@
-"""Data that users pass as X, read as sequences: arrays, lists of arrays or of tables, rows."""
+"""Data that users pass as X, read as sequences: arrays, lists of arrays or of tables, rows.
+
+scikit-learn is imported by the functions that need it: predictions from arrays do not.
+"""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,9 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.utils.validation import _get_feature_names, _num_samples, column_or_1d, validate_data
 
-from ..core.checks import as_array, check_choice, foreign_errors
+from ..core.checks import as_array, as_real, check_choice, foreign_errors
 from ..core.errors import InvalidInputError, InvalidTypeError
 from ..core.formatting import plural
 from ..data import Sequences
@@ -91,9 +93,28 @@ def _read_rows(estimator: Any, X: Any, reset: bool) -> Sequences:
     _refuse_loose_rows(X)
     with foreign_errors():
         _check_rows(np.asarray(X) if isinstance(X, list) else X)
-        rows = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
+        rows = _validate(estimator, X, reset, dtype=np.float64, ensure_all_finite=False)
     check_finite(rows, "rows", "impute them first, for example with SimpleImputer of scikit-learn")
     return Sequences(rows[:, None, :])
+
+
+def _validate(estimator: Any, X: Any, reset: bool, **options: Any) -> Any:
+    """Check data as scikit-learn does, or, for a model that only predicts, rows of numbers alone."""
+    if hasattr(estimator, "get_params"):
+        from sklearn.utils.validation import validate_data
+
+        return validate_data(estimator, X, reset=reset, **options)
+    if "dtype" not in options:  # sequences, whose features and names have been checked
+        return X
+    learned = getattr(estimator, "feature_names_in_", None)
+    if learned is not None and hasattr(X, "columns") and list(X.columns) != list(learned):
+        raise InvalidInputError(f"expected the columns of fit, {list_names(learned)}, got {list_names(X.columns)}")
+    rows = as_real("rows", X)
+    if rows.ndim != 2 or rows.shape[1] != estimator.n_features_in_:
+        raise InvalidInputError(
+            f"expected rows of {plural(estimator.n_features_in_, 'feature')} as in fit, got shape {rows.shape}"
+        )
+    return rows
 
 
 def _check_rows(X: Any) -> None:
@@ -132,6 +153,8 @@ def _refuse_loose_rows(X: Any) -> None:
 
 def count_samples(X: Any, y: npt.NDArray[Any]) -> int:
     """Return the number of samples; refuse data and targets of unequal length."""
+    from sklearn.utils.validation import _num_samples
+
     with foreign_errors():
         n_samples = int(_num_samples(X))
     if len(y) != n_samples:
@@ -160,6 +183,8 @@ def read_labels(name: str, values: Any) -> npt.NDArray[Any]:
     array of shape (n_samples,)
         The same labels.
     """
+    from sklearn.utils.validation import column_or_1d
+
     values = as_array(f"{name}s", values)
     dtypes = values.dtypes if hasattr(values, "dtypes") and values.ndim == 2 else [getattr(values, "dtype", None)]
     if isinstance(values, list) or (isinstance(values, np.ndarray) and values.dtype.kind == "T"):
@@ -235,7 +260,7 @@ def _read_sequences(estimator: Any, X: Any, reset: bool) -> Sequences:
         )
     example = sequences.inputs[0].numpy() if example is None else example
     _check_as_in_fit(estimator, sequences, _names_of(example), reset)
-    validate_data(estimator, example, reset=reset, skip_check_array=True)
+    _validate(estimator, example, reset, skip_check_array=True)
     return sequences
 
 
@@ -303,6 +328,10 @@ def _check_as_in_fit(estimator: Any, sequences: Sequences, names: npt.NDArray[An
 
 def _names_of(table: Any) -> npt.NDArray[Any] | None:
     """Return the names of columns as scikit-learn defines them: None for arrays, and for columns that are numbered."""
+    if isinstance(table, np.ndarray):
+        return None
+    from sklearn.utils.validation import _get_feature_names
+
     try:
         return _get_feature_names(table)  # type: ignore[no-any-return]
     except TypeError:

@@ -19,10 +19,15 @@ from ..convex import LOSSES, Certificate, Loss, Objective
 from ..convex.certificate import Scope
 from ..convex.losses import Softmax, Squared, make_loss
 from ..convex.penalties import check_strengths, make_penalty, name_of_penalty
+from ..convex.sums import RowSums
+from ..core.bits import group_equal
 from ..core.checks import check_bool, check_choice, check_int_at_least, check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
+from ..dictionary import Dictionary, SpikeDictionary
 from ..dictionary.base import parse_readout
+from ..dictionary.statistics import StatisticsDictionary
+from ..fitting.updating import Kept, KeptRows, KeptSums, check_updatable
 from ..network import OutputHead, Proof, SpikingNetwork
 from ..neurons import NEURON_MODELS, HiddenLayer
 from ..neurons.layer import tensor_names
@@ -42,15 +47,24 @@ TENSORS = {
     "proof.dual_point": (torch.float64, ("n_rows", "n_outputs")),
     "proof.unit": (torch.float64, ("n_columns",)),
     "proof.centre": (torch.float64, ("n_columns", "n_outputs")),
+    "left_out": (torch.float64, ("n_left_out", "n_outputs")),
+    "kept.atom_of_column": (torch.int64, ("n_columns",)),
+    "kept.lengths": (torch.int64, ("n_kept",)),
+    "kept.targets": (torch.float64, ("n_kept", "n_outputs")),
+    "kept.weight": (torch.float64, ("n_kept",)),
+    "kept.products": (torch.float64, ("n_sums", "n_sums")),
+    "kept.shift": (torch.float64, ("n_outputs",)),
     "steps": (torch.float64, ("n_features",)),
 }
 """Type and axes of the tensors of a model; axes of one name are equally long.
 
 ``steps.<number>.<attribute>`` belongs to a transformer of a pipeline. The other tensors, of layers, are named
-``network.<depth>.<parameter>`` and ``proof.layers.<depth>.<parameter>``; the layers check their shapes.
+``network.<depth>.<parameter>`` and ``proof.layers.<depth>.<parameter>``; the layers check their shapes. ``kept.spikes``
+are bits or counts of columns (:class:`cvxsnn.dictionary.SpikeDictionary`), or numbers of statistics.
 """
 
 LAYER_TYPES = (torch.float32, torch.float64, torch.int32)
+SPIKE_TYPES = (torch.uint8, torch.int16, torch.int32)
 
 
 @dataclass(frozen=True)
@@ -74,7 +88,8 @@ def check_tensors(tensors: Mapping[str, Tensor]) -> None:
         dtype, axes = TENSORS.get("steps" if name.startswith("steps.") else name, (None, None))
         if axes is None or dtype is None:
             is_index = name.endswith((".source", ".delay")) and value.dtype == torch.int64
-            is_known = value.dtype in LAYER_TYPES or is_index
+            is_spikes = name == "kept.spikes" and value.ndim == 2 and value.dtype in SPIKE_TYPES
+            is_known = value.dtype in LAYER_TYPES or is_index or is_spikes
         else:
             is_known = value.dtype == dtype and value.ndim == len(axes)
             is_known &= all(sizes.setdefault(axis, n) == n for axis, n in zip(axes, value.shape, strict=False))
@@ -210,6 +225,64 @@ def read_proof(
         centre=centre,
         **{name: tensors[f"proof.{name}"] for name in _PROOF_TENSORS},
     )
+
+
+def write_kept(kept: Kept, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Add the tensors of what is kept of training rows, and return its header."""
+    if isinstance(kept, KeptSums):
+        sums = kept.sums
+        parts = {"atom_of_column": kept.atom_of_column, "products": sums.products, "shift": sums.shift}
+        header = {"n_blocks": sums.n_blocks}
+    else:
+        assert isinstance(kept, KeptRows)
+        dictionary: Any = kept.dictionary
+        spikes = dictionary.numbers if isinstance(dictionary, StatisticsDictionary) else dictionary.patterns
+        parts = {"atom_of_column": dictionary.atom_of_column, "spikes": spikes}
+        parts |= {"targets": kept.targets, "weight": kept.weight}
+        if dictionary.lengths is not None:
+            parts["lengths"] = dictionary.lengths
+        header = {"n_steps": dictionary.n_steps}
+    tensors.update({f"kept.{name}": value for name, value in parts.items()})
+    return header
+
+
+def read_kept(header: Mapping[str, Any], tensors: Mapping[str, Tensor], proof: Proof) -> Kept:
+    """Return what is kept of the rows of a proof."""
+    check_updatable(proof)
+    readout = parse_readout(proof.objective.readout)
+    columns, n_columns = tensors["kept.atom_of_column"], proof.witnesses.n_witnesses * readout.n_windows
+    groups = group_equal(columns[:, None])
+    n_atoms = len(groups.first)
+    if len(columns) != n_columns or not torch.equal(groups.inverse, columns):
+        raise InvalidInputError(f"expected an atom for each of {plural(n_columns, 'column')}, in order, got others")
+    if "n_blocks" in header:
+        sums = RowSums(tensors["kept.products"], tensors["kept.shift"], header["n_blocks"])
+        if sums.n_atoms != n_atoms or not float(sums.products[n_atoms, n_atoms]) > 0:
+            raise InvalidInputError(f"expected sums of {plural(n_atoms, 'atom')} over rows with weight, got others")
+        check_positive_int("n_blocks", sums.n_blocks)
+        return KeptSums(columns, sums)
+    spikes, targets, weight = (tensors[f"kept.{name}"] for name in ("spikes", "targets", "weight"))
+    n_rows, n_steps = len(targets), check_positive_int("n_steps", header["n_steps"])
+    lengths = tensors.get("kept.lengths")
+    dtype, width = spikes.dtype, n_rows
+    if not readout.statistics:
+        dtype = readout.dtype(n_steps)
+        width = readout.column_bytes(n_rows, n_steps) // dtype.itemsize
+    fits = spikes.dtype == dtype and spikes.shape == (n_atoms, width)
+    if readout.kind != "last":
+        fits &= int(spikes.min()) >= 0 and int(spikes.max()) <= n_steps
+    fits &= lengths is None or (int(lengths.min()) > 0 and int(lengths.max()) <= n_steps)
+    if not fits or not n_rows or not bool((weight >= 0).all() and weight.any()):
+        raise InvalidInputError(f"expected spikes of {plural(n_rows, 'row')} with lengths and weights, got others")
+    shared: dict[str, Any] = {"n_rows": n_rows, "n_steps": n_steps, "readout": str(readout), "lengths": lengths}
+    shared |= {"atom_of_column": columns, "column_of_atom": groups.first}
+    dictionary: Dictionary
+    if readout.statistics:
+        assert proof.unit is not None
+        dictionary = StatisticsDictionary(spikes, groups.first % readout.n_windows, proof.unit, **shared)
+    else:
+        dictionary = SpikeDictionary(spikes, **shared)
+    return KeptRows(dictionary, targets, weight)
 
 
 def _are_units(unit: Tensor, n_columns: int, tensors: Mapping[str, Tensor]) -> bool:

@@ -16,7 +16,8 @@ from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.memory import check_fits, dense_bytes
 from ..data.sequences import FILL_SEQUENCES, as_matrices, check_finite
-from .base import FloatArray, all_or_nothing
+from .answers import FloatArray
+from .base import all_or_nothing
 from .inputs import as_numpy, is_tabular, power_of_two, standardise
 
 __all__ = ["SequenceImputer", "SequenceResampler", "SequenceScaler"]

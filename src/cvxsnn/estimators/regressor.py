@@ -1,19 +1,21 @@
 """Real numbers from sequences."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d
 
 from ..core.checks import as_real, check_choice
 from ..core.errors import InvalidInputError
 from ..data import TrainingSet
 from ..data.task import UNNAMED_HEAD
-from .base import FloatArray, SpikingEstimator
+from .answers import FloatArray, TargetAnswers
+from .base import SpikingEstimator
 
 
-class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
+class SpikingRegressor(RegressorMixin, TargetAnswers, SpikingEstimator):  # type: ignore[misc]
     """A spiking network that predicts real numbers from sequences, or from rows of features.
 
     ``X`` is as for :class:`SpikingClassifier`; ``y`` has shape (n_samples,) or (n_samples, n_outputs).
@@ -39,35 +41,30 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
     True
     """
 
-    def predict(self, X: Any) -> FloatArray:
-        """Predict targets.
+    @available_if(SpikingEstimator._can_be_updated)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on a first part of the data, or add samples to a model that this method trained.
+
+        The first call is :meth:`fit`, which also keeps what later calls need; these are :meth:`update`. The choice of
+        neurons, scales and strength is that of the first call, so its samples should be many and like the others.
 
         Parameters
         ----------
         X : array or list of arrays
             Sequences or rows, as in ``fit``.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets.
+        sample_weight : array of shape (n_samples,), optional
+            Their weights, in the same unit for all calls.
 
         Returns
         -------
-        array
-            The predicted targets, in the shape they had in ``fit``.
+        SpikingRegressor
+            The estimator.
         """
-        return self.decide(self._outputs(X))
-
-    def decide(self, outputs: FloatArray) -> FloatArray:
-        """Return the predicted targets from outputs of the network.
-
-        Parameters
-        ----------
-        outputs : array of shape (n_samples, n_outputs)
-            Outputs of ``network_``.
-
-        Returns
-        -------
-        array
-            The targets, in the shape they had in ``fit``.
-        """
-        return outputs[:, 0] if self.is_flat_ else outputs
+        if not hasattr(self, "network_"):
+            return self._fit(X, y, sample_weight, keeps=True)
+        return self.update(X, y, sample_weight)
 
     def read_targets(self, y: Any) -> FloatArray:
         """Return targets in any form that ``fit`` accepts as an array of numbers.
@@ -91,7 +88,7 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
             )
         return targets
 
-    def _targets(self, y: FloatArray, reset: bool) -> FloatArray:
+    def _targets(self, y: FloatArray, reset: bool, classes: Any = None) -> FloatArray:
         if not np.isfinite(y).all():
             raise InvalidInputError("expected finite targets, got NaN or infinite values: impute or drop those rows")
         if y.ndim == 2 and y.shape[1] == 1:
@@ -101,12 +98,6 @@ class SpikingRegressor(RegressorMixin, SpikingEstimator):  # type: ignore[misc]
         if self.is_flat_ != (y.ndim == 1):
             raise InvalidInputError(f"expected targets with as many axes as in fit, got shape {y.shape}")
         return y
-
-    def _margins(self, outputs: FloatArray) -> FloatArray:
-        return self.decide(outputs)
-
-    def _predictions(self, outputs: FloatArray) -> FloatArray:
-        return self.decide(outputs)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -67,7 +67,7 @@ def try_training(
         return fitted.solution, fitted.program.objective, data
     learned = _refit(rival, trained, own, seed, progress, kept)
     estimator.network_ = rival.network_
-    estimator.probability_scale_ = None
+    estimator.probability_scale_ = estimator._left_out = None
     estimator.history_ = History((*estimator.history_.explained(f"{reason} and are read instead"), *rival.history_))
     return learned
 

@@ -17,7 +17,8 @@ from ..network.spiking_network import NetworkState
 from .inputs import standardise
 
 if TYPE_CHECKING:
-    from .base import FloatArray, SpikingEstimator
+    from .answers import FloatArray
+    from .base import SpikingEstimator
 
 
 class Stream:
