@@ -9,7 +9,7 @@ from .core.errors import ConvergenceWarning, CvxsnnError, InvalidInputError
 from .data import Sequences, audio, tasks
 
 if TYPE_CHECKING:
-    from . import convex, data, dictionary, exchange, fitting, network, plots, theory, witnesses
+    from . import convex, data, dictionary, exchange, explore, fitting, network, plots, theory, witnesses
     from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
     from .dictionary import SpikeDictionary, build_dictionary
     from .estimators import (
@@ -43,6 +43,7 @@ _ON_DEMAND = {
     "estimators": "EarlyClassifier SequenceImputer SequenceResampler SequenceScaler SpikingClassifier "
     "SpikingRegressor forecast load make_windows permutation_importance save",
     "exchange": "export_c reconstruct_readout",
+    "explore": "",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
     "neurons": "LIFLayer ThresholdLayer roll_out",
@@ -81,6 +82,7 @@ __all__ = [
     "delayed_witnesses",
     "dictionary",
     "exchange",
+    "explore",
     "export_c",
     "fitting",
     "forecast",

@@ -252,7 +252,7 @@ def certify(
             "yellow",
         )
         raise Exit(2)
-    kind = "selected" if proven.scope == "selected" else "sampled"
+    kind = "selected" if proven.scope == "selected" else "hidden"
     say(f"proven: no other read-out of these {kind} neurons has an objective lower by more than the gap")
     if estimator.proof_.penalty.has_quadratic:
         say("neurons with equal spikes on these data count as one: their weights are added before they are squared")
