@@ -10,7 +10,7 @@ from .core.libraries import names_on_demand
 from .data import Sequences, audio
 
 if TYPE_CHECKING:
-    from . import convex, data, dictionary, exchange, fitting, network, plots, tasks, theory, witnesses
+    from . import convex, data, dictionary, exchange, explore, fitting, network, plots, tasks, theory, witnesses
     from .convex import Certificate, ConvexProblem, RegularizationPath, Solution, Status, certify, solve, solve_path
     from .dictionary import SpikeDictionary, build_dictionary
     from .estimators import (
@@ -43,6 +43,7 @@ _ON_DEMAND = {
     "estimators": "EarlyClassifier SequenceImputer SequenceResampler SequenceScaler SpikingClassifier "
     "SpikingRegressor forecast load make_windows permutation_importance save",
     "exchange": "export_c reconstruct_readout",
+    "explore": "",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
     "neurons": "LIFLayer ThresholdLayer roll_out",
@@ -80,6 +81,7 @@ __all__ = [
     "delayed_witnesses",
     "dictionary",
     "exchange",
+    "explore",
     "export_c",
     "fitting",
     "forecast",

@@ -1,9 +1,12 @@
 """Tables as data files of the commands."""
 
+import re
+
 import numpy as np
 import pandas
 import pytest
-from cli.commands import fail, succeed
+from cli.commands import fail, run, succeed
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from small_models import classes_of, classifier, make_lists, make_sequences, sums
 
@@ -125,7 +128,15 @@ def test_what_cannot_be_read_is_one_sentence():
     label = ["--label", "kind"]
     fail("expected a data file at missing.csv", "fit", "missing.csv", "-o", "new", *label)
     fail(r"expected numbers in column 'x', got '\?' in row 4", "fit", "text.csv", "-o", "new", *COLUMNS, *label)
-    fail("got a gap in column 'x' of sequence '", "fit", "gap.csv", "-o", "new", *COLUMNS, *label)
+    fail(
+        "got 1 missing value, the first in column 'x' of sequence '.*--impute linear",
+        "fit",
+        "gap.csv",
+        "-o",
+        "new",
+        *COLUMNS,
+        *label,
+    )
     fail("expected --label to name the column to predict", "fit", "long.csv", "-o", "new", *COLUMNS)
     fail("expected a .csv or .parquet file for --id", "fit", "data.npz", "-o", "new", *COLUMNS)
     succeed("fit", "data.npz", "-o", "model", "--regress", *QUICK)
@@ -171,3 +182,99 @@ def spy_on(fit, given):
 def test_groups_of_an_archive_are_refused():
     np.savez("data.npz", X=make_sequences(), y=classes_of(make_sequences()))
     fail("and --groups, got data.npz", "fit", "data.npz", "-o", "model", "--groups", "person", *QUICK)
+
+
+MESSY = ["--id", "case", "--time", "step", "--label", "kind", "--groups", "person", *QUICK]
+
+
+def write_messy():
+    """Write a table of persons with a word and empty cells among its numbers."""
+    people = TABLE["case"].map({name: f"person {int(name) % 6}" for name in IDS})
+    messy = TABLE.assign(person=people, x=TABLE["x"].astype(object), y=TABLE["y"].where(TABLE.index % 9 != 4))
+    messy.iloc[[7, 20], messy.columns.get_loc("x")] = "err"
+    messy.to_csv("messy.csv", index=False)
+    return messy
+
+
+def test_missing_values_are_refused_with_their_column_and_number_unless_they_are_imputed():
+    messy = write_messy()
+    n_missing = int(messy["y"].isna().sum())
+    fit = ["fit", "messy.csv", "-o", "model", *MESSY, "--missing", "?, err"]
+    outcome = run(*fit)
+    assert outcome.exit_code == 1
+    first, second = outcome.stderr.splitlines()
+    assert "got 2 missing values, the first in column 'x' of sequence" in first
+    assert f"got {n_missing} missing values, the first in column 'y' of sequence" in second
+    assert all("fill them with --impute linear" in line for line in (first, second))
+    succeed(*fit, "--impute", "linear", "--class-weight", "balanced")
+    clean = messy.assign(x=pandas.to_numeric(messy["x"], errors="coerce"))
+    found = sequences_from_table(clean, "case", "step", "kind", ["x", "y", "z"])
+    filled = SequenceImputer().fit_transform(found.X)
+    people = sequences_from_table(clean, "case", "step", "person", ["x", "y", "z"]).y
+    expected = clone(load("model")[-1])
+    assert expected.class_weight == "balanced"
+    expected.fit(filled, found.y, groups=people)
+    np.testing.assert_array_equal(load("model").predict_proba(found.X), expected.predict_proba(filled))
+    data = ["messy.csv", "--id", "case", "--time", "step", "--missing", "err"]
+    assert len(succeed("predict", "model", *data).stdout.splitlines()) == len(LISTS) + 1
+    assert "proven: no other" in succeed("certify", "model", *data, "--label", "kind").stdout
+
+
+def test_everything_that_is_wrong_with_a_table_is_said_at_once():
+    messy = write_messy().reset_index(drop=True)
+    of_first = messy["case"] == IDS[0]
+    messy.loc[of_first, "kind"] = None
+    messy.loc[messy.index[messy["case"] == IDS[1]][0], "person"] = "another"
+    pandas.concat([messy, messy.iloc[-1:]]).to_csv("messy.csv", index=False)
+    outcome = run("fit", "messy.csv", "-o", "model", *MESSY)
+    expected = [
+        "numbers in column 'x', got 'err' in row 7 and 1 other cell: name words for missing values with --missing",
+        "got 18 missing values, the first in column 'y'",
+        f"one label per sequence in column 'kind', got none in sequence '{IDS[0]}'",
+        f"every time once per sequence, got {messy['step'].iloc[-1]} more than once in sequence '{IDS[-1]}'",
+        f"one label per sequence in column 'person', got 'another', 'person 1' in sequence '{IDS[1]}'",
+    ]
+    for line, words in zip(outcome.stderr.splitlines(), expected, strict=True):
+        assert line.startswith("cvxsnn: expected "), line
+        assert words in line
+    many = pandas.DataFrame({f"x{n}": ["word"] * 9 for n in range(30)}).assign(kind=None)
+    many.to_csv("many.csv", index=False)
+    *lines, last = run("fit", "many.csv", "-o", "model", "--label", "kind").stderr.splitlines()
+    assert "a label in every row of column 'kind', got none in row 0 and 8 other rows" in lines[0]
+    assert (len(lines), last) == (20, "cvxsnn: and 11 more complaints about this file")
+
+
+@pytest.mark.parametrize("is_grouped", [True, False])
+def test_cross_validation_leaves_out_whole_groups(is_grouped, monkeypatch):
+    write_messy()
+    fits = []
+    monkeypatch.setattr(cs.SpikingClassifier, "fit", spy_on(cs.SpikingClassifier.fit, fits))
+    options = MESSY if is_grouped else [*MESSY[:6], "--features", "x,y,z", *QUICK]
+    fit = ["fit", "messy.csv", "-o", "model", *options, "--missing", "err", "--impute", "mean"]
+    line = succeed(*fit, "--cv", 3).stdout.splitlines()[1]
+    number = r"[01]\.\d{4} \(folds [01]\.\d{4} to [01]\.\d{4}\)"
+    of = "groups" if is_grouped else "samples"
+    assert re.fullmatch(f"cross-validated in 3 folds of {of}: accuracy {number}, balanced accuracy {number}", line)
+    if is_grouped:
+        *of_folds, of_all = map(set, fits)
+        assert [len(of_all - people) for people in of_folds] == [2, 2, 2]
+        assert set.union(*(of_all - people for people in of_folds)) == of_all
+        fail("expected --cv of at most 6, the number of groups, got 7", *fit, "--cv", 7)
+    else:
+        assert fits == [None] * 4
+
+
+def test_a_regression_is_cross_validated():
+    rows = make_sequences()
+    np.savez("data.npz", X=rows, y=sums(rows))
+    shown = succeed("fit", "data.npz", "-o", "model", "--regress", "--cv", 2, *QUICK).stdout
+    assert shown.startswith("cross-validated in 2 folds of samples: R² ")
+    complaint = "expected --class-weight without --regress"
+    fail(complaint, "fit", "data.npz", "-o", "new", "--regress", "--class-weight", "balanced")
+    complaint = "expected --impute with steps before channels"
+    fail(complaint, "fit", "data.npz", "-o", "new", "--impute", "mean", "--layout", "channels-first")
+
+
+def test_missing_words_are_those_of_csv_files():
+    fit = ["fit", "long.parquet", "-o", "new", *COLUMNS, "--label", "kind", "--missing=-999"]
+    fail("expected a CSV file with --missing", *fit)

@@ -1,10 +1,13 @@
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from cli.commands import run
 from experiments.test_files import MINE
 
+from cvxsnn.data.tasks.registry import TASKS
 from cvxsnn.experiments import RecordStore
 
 XOR = ("reproduce", "duality-gap", "-o", "out", "--jobs", "1", "--device", "cpu")
@@ -89,6 +92,45 @@ def test_an_experiment_of_ones_own_is_run_listed_and_reported():
     assert '<h2 id="experiment-mine-title">Mine</h2>' in page
     assert "2 of 2 runs recorded" in page
     assert "`cvxsnn reproduce mine.toml --scale smoke`" in Path("tables/mine.md").read_text()
+
+
+OWN_TASK = """
+import numpy as np
+from cvxsnn.data import SequenceData, Task
+from cvxsnn.data.tasks.registry import TASKS, RegisteredTask
+
+def parity(n_steps, *, seed=0):
+    bits = np.random.default_rng(seed).integers(0, 2, (40, n_steps))
+    data = SequenceData(np.eye(2)[bits], bits.sum(1) % 2)
+    return Task(name="parity", train=data, val=data, test=data, n_classes={"label": 2})
+
+TASKS.register("parity", RegisteredTask(parity))
+"""
+
+
+def test_tasks_of_ones_own_are_imported_by_all_workers_and_compared_with_a_reference():
+    Path("my_tasks.py").write_text(OWN_TASK)
+    xor = MINE.partition('[[cell]]\nrow = "digits"')
+    mine = xor[0] + MINE[MINE.index("[defaults]") :]
+    mine = mine.replace('name = "first_last_xor", n_train = 24, n_val = 12, n_test = 12', 'name = "parity"')
+    Path("mine.toml").write_text(mine.replace('column = "CVX"', 'column = "CVX"\nreference = 0.25'))
+    fail("expected task to be one of", "reproduce", "mine.toml", "-o", "out")
+    # In a process of its own, for the task stays registered.
+    command = [sys.executable, "-m", "cvxsnn.cli", "reproduce", "mine.toml", "-o", "out", "--scale", "paper"]
+    done = subprocess.run([*command, "--jobs", "2", "--import", "my_tasks.py"], capture_output=True, text=True)
+    assert "2 runs done, 0 failed" in done.stdout, done.stderr
+    report = ["report", "mine.toml", "--records", "out", "--scale", "paper", "-o", "page.html", "--tables", "tables"]
+    succeed(*report, "--import", "my_tasks.py")
+    TASKS.unregister("parity")
+    page = Path("page.html").read_text() + Path("tables/mine.md").read_text()
+    assert "the reference in brackets" in " ".join(page.split())
+    assert "the paper" not in page
+
+
+def test_a_file_that_cannot_be_imported_is_one_sentence():
+    Path("broken.py").write_text("1 / 0")
+    fail("expected .*broken.py to be Python that can be imported, got ZeroDivisionError", *XOR, "--import", "broken.py")
+    fail("expected a file that ends in .py to import", *XOR, "--import", "tasks.txt")
 
 
 def test_a_mistake_in_an_experiment_of_ones_own_is_one_sentence_and_runs_nothing():

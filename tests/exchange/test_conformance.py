@@ -296,7 +296,7 @@ def test_a_last_linear_layer_is_the_read_out(library, n_outputs, loss):
     with torch.no_grad():
         expected = output(run_stock(library, model, INPUTS).double().mean(1))
         torch.testing.assert_close(network(INPUTS), expected, rtol=0, atol=FLOAT64_SUM)
-    assert network.predict(INPUTS)["output"].shape == (len(INPUTS),)
+    assert network.predict(INPUTS)["label"].shape == (len(INPUTS),)
 
 
 def test_wide_first_layers_leave_room_for_real_inputs():

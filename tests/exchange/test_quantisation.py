@@ -7,6 +7,7 @@ from exchange.cases import train_xor
 from layers import draw_layer
 from networks import NEURONS, READOUTS, Case
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 from small_models import (
     assert_close_certificates,
     assert_one_sentence,
@@ -19,7 +20,7 @@ from small_models import (
 from tolerances import CERTIFIED_AGAIN, EASY_SCORE, ROUNDING
 from torch import nn
 
-from cvxsnn import InvalidInputError, Status, WitnessSet, load, reconstruct, save
+from cvxsnn import InvalidInputError, SequenceScaler, Status, WitnessSet, load, reconstruct, save
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.tasks import digits_seq, first_last_xor
@@ -157,6 +158,16 @@ def test_data_that_is_no_training_set_is_refused_in_one_sentence(xor):
     with pytest.raises(InvalidInputError, match="trained on, got ndarray") as caught:
         quantise_and_solve(trained, task.train.inputs)
     assert_one_sentence(caught.value)
+
+
+def test_the_estimator_at_the_end_of_a_pipeline_is_quantised(tmp_path):
+    pipeline = make_pipeline(SequenceScaler(), classifier()).fit(SEQUENCES, LABELS)
+    small = quantise_estimator(pipeline, SEQUENCES, LABELS, 4)
+    scaled = pipeline[:-1].transform(SEQUENCES)
+    alone = quantise_estimator(pipeline[-1], scaled, LABELS, 4)
+    np.testing.assert_array_equal(small.decision_function(SEQUENCES), alone.decision_function(scaled))
+    assert pipeline[-1].network_ is not small[-1].network_
+    save(small, tmp_path / "pipeline")
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda own: type(own).__name__)

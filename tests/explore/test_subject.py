@@ -97,6 +97,8 @@ def test_a_regressor_has_outputs_and_no_classes():
 
 def test_other_models_are_refused(model):
     with pytest.raises(InvalidInputError, match="expected a SpikingClassifier or SpikingRegressor"):
-        Subject.of_estimator(model.network_, SEQUENCES, LABELS)
+        Subject.of_estimator(SequenceScaler(), SEQUENCES, LABELS)
+    with pytest.raises(InvalidInputError, match="expected classes numbered as the outputs of the network"):
+        Subject.of_estimator(model.network_, SEQUENCES, LABELS.astype(str))
     with pytest.raises(InvalidInputError, match="unknown labels"):
         Subject.of_estimator(model, SEQUENCES, np.full(len(SEQUENCES), "other"))

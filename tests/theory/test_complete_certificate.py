@@ -295,7 +295,7 @@ def test_the_command_says_what_is_proven_over_all_neurons_and_what_is_not():
     text = outcome.stdout
     bounds = re.search(r"over all: +objective (\S+), proven within (\S+) .* of the optimum over all witnesses", text)
     assert bounds
-    assert "no other read-out of these sampled neurons" in text
+    assert "no other read-out of these hidden neurons" in text
     neurons = "LIF neurons with decay 0.5, without bias and with thresholds of at least zero"
     assert f"proven: no read-out of any {neurons}, however many" in text
     assert "not proven: anything about other decays or delays, deeper networks, or new data" in text

@@ -16,8 +16,8 @@ from rich.segment import Segment
 from typer import Argument, Exit, Option
 
 from ..core import __version__
-from ..core.errors import CvxsnnError, InvalidInputError, first_line, is_out_of_memory
-from ..core.formatting import printable
+from ..core.errors import CvxsnnError, InvalidInputError, JointInputError, first_line, is_out_of_memory
+from ..core.formatting import plural, printable
 from .files import READ, Output, check_files
 
 ModelFile = Annotated[Path, Argument(help="A model written by `cvxsnn fit` or cvxsnn.save."), READ]
@@ -39,6 +39,9 @@ class PrintableConsole(Console):
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 console = PrintableConsole(highlight=False)
+
+_MOST_COMPLAINTS = 20
+"""Complaints about one file that are printed."""
 
 
 def _print_version(is_asked: bool) -> None:
@@ -93,7 +96,7 @@ def _paths(role: Any, value: Any) -> list[Path]:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn errors of cvxsnn, of input checks of other libraries, and of files, into one sentence and exit status 1."""
+    """Turn errors of cvxsnn, of input checks of other libraries, and of files, into sentences and exit status 1."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda text, *_: complain(str(text), "yellow")
@@ -112,7 +115,11 @@ def plain_errors() -> Iterator[None]:
             if not is_out_of_memory(error):
                 raise  # a defect of ours, which needs its traceback
             sentence = f"expected the work to fit into memory, got: {sentence}; use fewer samples or neurons"
-        complain(sentence)
+        sentences = [str(one) for one in error.errors] if isinstance(error, JointInputError) else [sentence]
+        for one in sentences[:_MOST_COMPLAINTS]:
+            complain(one)
+        if len(sentences) > _MOST_COMPLAINTS:
+            complain(f"and {plural(len(sentences) - _MOST_COMPLAINTS, 'more complaint')} about this file")
         raise Exit(1) from None
 
 

@@ -23,6 +23,7 @@ class TableOptions:
     label: Annotated[str | None, Option(help="Column of a table to predict.")] = None
     features: Annotated[str | None, Option(help="Columns of a table to read, such as x,y; or all others.")] = None
     series: Annotated[bool, Option("--series", help="In a table, each row is a sequence of one feature.")] = False
+    missing: Annotated[str | None, Option(help="Words for missing values in a CSV file, such as err,?.")] = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,24 +57,31 @@ class Data:
 
 
 def read_data(
-    path: Path, table: TableOptions, *, needs_targets: bool, model: Any = None, groups: str | None = None
+    path: Path,
+    table: TableOptions,
+    *,
+    needs_targets: bool,
+    model: Any = None,
+    groups: str | None = None,
+    has_gaps: bool = False,
 ) -> Data:
-    """Return the data in a file; of a table, the columns that a fitted model knows."""
+    """Return the data in a file; of a table, the columns that a fitted model knows. Some models fill gaps."""
     from ..data.npz import read_data as read_npz
     from ..data.table_files import Columns, is_table_file, read_samples
     from ..data.tables import numbers_of
     from ..estimators.pipelines import split_pipeline
 
-    names = None if table.features is None else tuple(name.strip() for name in table.features.split(","))
-    columns = Columns(table.id_column, table.time, table.label, names, table.series, groups)
+    names = None if table.features is None else _listed(table.features)
+    missing = () if table.missing is None else _listed(table.missing)
+    columns = Columns(table.id_column, table.time, table.label, names, table.series, groups, missing)
     if not is_table_file(path):
         if columns != Columns():
             raise InvalidInputError(
-                "expected a .csv or .parquet file for --id, --time, --label, --features, --series and --groups, got "
-                f"{path}"
+                "expected a .csv or .parquet file for --id, --time, --label, --features, --series, --missing and "
+                f"--groups, got {path}"
             )
         return Data(*read_npz(path, needs_targets=needs_targets))
-    options, learned = {}, getattr(model, "feature_names_in_", None)
+    options, learned = {"has_gaps": has_gaps}, getattr(model, "feature_names_in_", None)
     if learned is not None:
         columns = replace(columns, features=tuple(learned))
     if model is not None:
@@ -83,3 +91,7 @@ def read_data(
     if model is not None and learned is None and not table.series:  # the model was fitted to columns without names
         X = [numbers_of(part, "row") for part in X] if isinstance(X, list) else numbers_of(X, "row")
     return Data(X, y, None, ids, group_of_sample, is_table=True)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(","))

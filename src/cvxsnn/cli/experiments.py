@@ -21,6 +21,9 @@ Names = Annotated[
     Argument(help="Experiments, or your own .toml files; by default the paper's."),
     READ,
 ]
+Imports = Annotated[
+    list[Path] | None, Option("--import", help="A Python file that registers tasks; may be repeated."), READ
+]
 Scale = Annotated[Literal["smoke", "paper"], Option(help="smoke (minutes) or paper (hours).")]
 
 
@@ -71,16 +74,21 @@ def reproduce(
     scheduler: Annotated[str | None, Option(help="HOST:PORT of a Dask scheduler, for --backend dask.")] = None,
     device: Annotated[str, Option(help="cpu, cuda, or auto: cuda if there is one.")] = "auto",
     retry_failed: Annotated[bool, Option("--retry-failed", help="Try failed runs again.")] = False,
+    imports: Imports = None,
     only_list: Annotated[bool, Option("--list", help="Only list the experiments.")] = False,
 ) -> None:
     """Run the paper's experiments, or your own. Stop it at any time: the same command continues where it stopped."""
     from joblib import parallel_config
 
     from ..core.checks import check_choice, check_device
-    from ..experiments import RecordStore, all_runs, experiment_names, run_all
+    from ..experiments import RecordStore, all_runs, experiment_names, import_tasks, run_all
     from ..experiments.ridge import METHOD as RIDGE
     from ..fitting import METHODS
 
+    # Workers know a task by the absolute path of its file.
+    imports = [path.absolute() for path in imports or ()]
+    for path in imports:
+        import_tasks(path)
     if only_list:
         console.print(_list(names or experiment_names(), scale))
         return
@@ -100,12 +108,15 @@ def reproduce(
         ) from error
     where = str(check_device(device))
     with ProgressBar(console) as bar, workers:
-        outcome = run_all(configs, store, n_jobs=jobs, device=where, retry_failed=retry_failed, callback=bar)
+        outcome = run_all(
+            configs, store, n_jobs=jobs, device=where, retry_failed=retry_failed, imports=imports, callback=bar
+        )
     for record in outcome.damaged:
         say(f"made again: {record.path} had {record.reason}", "yellow")
     say(
         f"{plural(outcome.n_done, 'run')} done, {outcome.n_failed} failed, {outcome.n_skipped} were there already; "
-        f"next: cvxsnn {' '.join(['report', *(names or [])])} --records {output} --scale {scale}"
+        f"next: cvxsnn {' '.join(['report', *(names or []), *(f'--import {path}' for path in imports)])} "
+        f"--records {output} --scale {scale}"
     )
     if outcome.n_failed:
         records, _ = store.read_all()
@@ -133,6 +144,7 @@ def report(
     names: Names = None,
     records: Annotated[Path, Option(help="Folder that `cvxsnn reproduce` wrote."), READ] = Path("cvxsnn-results"),
     scale: Scale = "smoke",
+    imports: Imports = None,
     output: Annotated[Path, Option("-o", "--output", help="The page to write."), REPORT] = Path("cvxsnn-report.html"),
     tables: Annotated[
         Path | None,
@@ -141,13 +153,15 @@ def report(
     ] = None,
 ) -> None:
     """Render records as one page: every table and figure, ours beside the paper's."""
-    from ..experiments import RecordStore, experiment_names, load_experiment
+    from ..experiments import RecordStore, experiment_names, import_tasks, load_experiment
     from ..experiments.report import write_report
     from ..experiments.tables import write_tables
 
     folder = records / scale
     if not folder.is_dir():
         raise DataFileError(f"expected records in {folder}, found no such folder: run `cvxsnn reproduce` first")
+    for path in imports or ():
+        import_tasks(path.absolute())
     recorded, damaged = RecordStore(folder).read_all()
     experiments = [load_experiment(name, scale) for name in names or experiment_names()]
     if tables is not None:

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 import typer
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from typer import Exit, Option
 
 import cvxsnn as cs
@@ -20,7 +22,7 @@ import cvxsnn as cs
 from ..core.errors import InvalidInputError, OtherDataWarning
 from ..core.formatting import plural
 from .common import ModelFile, command, console, parse_widths, put, say
-from .data_files import DataFile, TableOptions, read_data
+from .data_files import Data, DataFile, TableOptions, read_data
 from .files import FIGURE, MODEL, PREDICTIONS, PROOF
 
 
@@ -58,17 +60,28 @@ def fit(
     epochs: Annotated[int, Option(min=1, help="For methods with surrogate gradients.")] = 50,
     seed: Annotated[int, Option(min=0)] = 0,
     regress: Annotated[bool, Option("--regress", help="Predict real numbers instead of classes.")] = False,
+    class_weight: Annotated[str | None, Option(help="balanced: all classes count alike.")] = None,
+    impute: Annotated[str | None, Option(help="Fill missing values: linear, forward or mean.")] = None,
+    cv: Annotated[int | None, Option(min=2, help="Folds of a cross-validation before the fit.")] = None,
 ) -> None:
     """Train a spiking network on a data file and save it."""
-    samples = read_data(data, table, needs_targets=True, groups=groups)
+    samples = read_data(data, table, needs_targets=True, groups=groups, has_gaps=impute is not None)
     if samples.is_table:
         say(f"read: {samples}")
     kind = cs.SpikingRegressor if regress else cs.SpikingClassifier
+    if class_weight is not None and regress:
+        raise InvalidInputError("expected --class-weight without --regress, got both: drop one or the other")
+    if impute is not None and options.layout == "channels-first":
+        raise InvalidInputError(
+            "expected --impute with steps before channels, got --layout channels-first: transpose X"
+        )
     parameters = asdict(options) | {"hidden": None if options.hidden is None else parse_widths(options.hidden)}
     for name in ("n_neurons", "sparsity", "l1_strength", "l2_strength"):
         parameters[name] = _number_or_word(parameters[name])
     if windows is not None and readout not in (None, "mean"):
         raise InvalidInputError(f"expected readout='mean' beside --windows, got {readout!r}")
+    if class_weight is not None:
+        parameters["class_weight"] = class_weight
     dynamics = {"n_subnetworks": subnetworks, "neuron": neuron, "decay": decay, "threshold": threshold}
     model = kind(
         **parameters,
@@ -78,12 +91,43 @@ def fit(
         random_state=seed,
         verbose=True,
     )
-    model.fit(samples.X, samples.y, sample_weight=samples.weight, groups=samples.groups)
-    cs.save(model, output)
+    fills = [] if impute is None else [("impute", cs.SequenceImputer(impute))]
+    pipeline = Pipeline([*fills, ("model", model)])
+    if cv is not None:
+        say(_cross_validate(pipeline, samples, cv, seed))
+    pipeline.fit(samples.X, samples.y, model__sample_weight=samples.weight, model__groups=samples.groups)
+    cs.save(pipeline if fills else model, output)
     console.print(model.network_)
-    say(f"{'R²' if regress else 'accuracy'} on the training data: {model.score(samples.X, samples.y):.4f}")
+    say(f"{'R²' if regress else 'accuracy'} on the training data: {pipeline.score(samples.X, samples.y):.4f}")
     say(f"certificate: {model.certificate_ or f'none, method {options.method} proves nothing'}")
     say(f"saved: {output}")
+
+
+def _cross_validate(pipeline: Pipeline, samples: Data, n_folds: int, seed: int) -> str:
+    """Return in words how well samples are predicted by models that were fitted without them and their groups."""
+    from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
+    from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, cross_val_predict
+
+    X, y, groups = samples.X, samples.y, samples.groups
+    assert y is not None
+    is_classifier = isinstance(pipeline[-1], cs.SpikingClassifier)
+    splitters = (KFold, GroupKFold, StratifiedKFold, StratifiedGroupKFold)
+    splitter = splitters[2 * is_classifier + (groups is not None)](n_folds, shuffle=True, random_state=seed)
+    of, n_most = ("samples", len(y)) if groups is None else ("groups", len(set(groups.tolist())))
+    if n_folds > n_most:
+        raise InvalidInputError(f"expected --cv of at most {n_most}, the number of {of}, got {n_folds}")
+    weights = {"model__sample_weight": samples.weight, "model__groups": groups}
+    quiet = clone(pipeline).set_params(model__verbose=False)
+    predicted = cross_val_predict(quiet, X, y, groups=groups, cv=splitter, params=weights)
+    scores = {"R²": r2_score}
+    if is_classifier:
+        scores = {"accuracy": accuracy_score, "balanced accuracy": balanced_accuracy_score}
+    folds = [held for _, held in splitter.split(y, y, groups)]
+    parts = []
+    for name, score in scores.items():
+        by_fold = [score(y[held], predicted[held]) for held in folds]
+        parts.append(f"{name} {score(y, predicted):.4f} (folds {min(by_fold):.4f} to {max(by_fold):.4f})")
+    return f"cross-validated in {n_folds} folds of {of}: {', '.join(parts)}"
 
 
 def _witnesses(named: str, trials: int | None, dynamics: Mapping[str, Any]) -> Any:
@@ -207,7 +251,7 @@ def certify(
             "yellow",
         )
         raise Exit(2)
-    kind = "selected" if proven.scope == "selected" else "sampled"
+    kind = "selected" if proven.scope == "selected" else "hidden"
     say(f"proven: no other read-out of these {kind} neurons has an objective lower by more than the gap")
     if estimator.proof_.penalty.has_quadratic:
         say("neurons with equal spikes on these data count as one: their weights are added before they are squared")

@@ -3,6 +3,12 @@
 A message is one sentence: what was expected, what was received, what to do next.
 """
 
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
 
 def first_line(error: BaseException) -> str:
     """Return the first line of another library's error, so that a message of ours stays one sentence."""
@@ -35,6 +41,38 @@ class InvalidInputError(CvxsnnError, ValueError):
     ...     print(error)
     expected n_steps to be an integer of at least 2, got 0
     """
+
+
+class JointInputError(InvalidInputError):
+    """Several things are wrong with an input; ``errors`` has an error for each."""
+
+    def __init__(self, errors: list[InvalidInputError]) -> None:
+        super().__init__("; and ".join(map(str, errors)))
+        self.errors = errors
+
+
+class Complaints:
+    """Everything that is wrong with an input, so that it is raised at once and not one error per run."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, InvalidInputError] = {}
+
+    def collect(
+        self, check: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Result | None:
+        """Call a function and keep its complaint, unless it is known already; the result is then None."""
+        try:
+            return check(*args, **kwargs)
+        except InvalidInputError as error:
+            for one in error.errors if isinstance(error, JointInputError) else [error]:
+                self._errors.setdefault(str(one), one)
+            return None
+
+    def raise_all(self) -> None:
+        """Raise what was collected, if anything was."""
+        errors = list(self._errors.values())
+        if errors:
+            raise errors[0] if len(errors) == 1 else JointInputError(errors)
 
 
 class InvalidTypeError(InvalidInputError, TypeError):

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import CvxsnnError, DataFileError, InvalidInputError, first_line
+from ..core.errors import Complaints, CvxsnnError, DataFileError, InvalidInputError, first_line
 from ..core.formatting import plural
 from ..core.libraries import import_library
 from ..core.memory import check_fits, dense_bytes
 from .tables import check_names, choose_features, list_names, numbers_of, sequences_from_table, show_key
 
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
+_IMPUTE = "fill them with --impute linear when fitting, or drop them"
+_WORDS = "name words for missing values with --missing, or leave the column out"
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zip", ".zst")
 
 
@@ -37,6 +39,8 @@ class Columns:
         Names of columns; None for all others.
     is_series : bool
         Whether each row is a sequence, and its columns are the steps of one feature.
+    missing : sequence of str
+        Words that stand for missing values in the columns of features of a CSV file, besides "NA" and the like.
     """
 
     id: str | None = None
@@ -45,6 +49,7 @@ class Columns:
     features: Sequence[str] | None = None
     is_series: bool = False
     groups: str | None = None
+    missing: Sequence[str] = ()
 
 
 def read_samples(
@@ -72,7 +77,7 @@ def read_samples(
     """
     if columns.time is not None and columns.id is None:
         raise InvalidInputError("expected --id with --time, got none: name the column that identifies sequences")
-    table = read_table(path, columns.id)
+    table = read_table(path, columns)
     if needs_targets and columns.label is None:
         raise InvalidInputError(
             f"expected --label to name the column to predict, got none: choose among {list_names(table.columns)}"
@@ -84,27 +89,28 @@ def read_samples(
     if ids is not None and not columns.is_series and (is_sequential or columns.time is not None or not ids.is_unique):
         return _read_long(table, columns, chosen, has_gaps)
     X, y, groups = table[chosen], *(None if name is None else table[name] for name in (columns.label, columns.groups))
-    for column in (y, groups):
-        if column is not None and column.isna().any():
-            row, role = int(column.isna().argmax()), "label" if column is y else "group"
-            raise InvalidInputError(f"expected a {role} in every row of column {column.name!r}, got none in row {row}")
-    y, ids, groups = (None if column is None else column.to_numpy() for column in (y, ids, groups))
+    complaints = Complaints()
+    for column, role in ((y, "label"), (groups, "group")):
+        if column is not None:
+            complaints.collect(_check_given, column, role)
     if columns.is_series:
-        return _series(X, has_gaps, has_named_steps=columns.features is not None), y, ids, groups
-    if not has_gaps:
-        _check_filled(numbers_of(X), X.columns)
+        X = complaints.collect(_series, X, has_gaps, has_named_steps=columns.features is not None)
+    else:
+        _check_cells(X, has_gaps, complaints)
+    complaints.raise_all()
+    y, ids, groups = (None if column is None else column.to_numpy() for column in (y, ids, groups))
     return X, y, ids, groups
 
 
-def read_table(path: Path, text: str | None = None) -> Any:
+def read_table(path: Path, columns: Columns = Columns()) -> Any:
     """Return the table in a CSV or Parquet file.
 
     Parameters
     ----------
     path : Path
         The file. A CSV file has the names of the columns in its first line; commas, semicolons or tabs separate them.
-    text : str, optional
-        A column that is read as text, so that 007 does not become 7.
+    columns : Columns
+        The roles of columns. That of the ids is read as text, so that 007 does not become 7.
 
     Returns
     -------
@@ -114,10 +120,14 @@ def read_table(path: Path, text: str | None = None) -> Any:
     """
     pandas = import_library("pandas", "tables")
     is_parquet = _kind(path) in _PARQUET
+    if is_parquet and columns.missing:
+        raise InvalidInputError(
+            f"expected a CSV file with --missing, got {path}: in a Parquet file, missing values are null"
+        )
     if is_parquet:
         import_library("pyarrow", "tables")
     try:
-        table = _read_parquet(pandas, path) if is_parquet else _read_csv(pandas, path, text)
+        table = _read_parquet(pandas, path) if is_parquet else _read_csv(pandas, path, columns)
     except FileNotFoundError:
         raise DataFileError(f"expected a data file at {path}, found nothing") from None
     except CvxsnnError:
@@ -139,13 +149,19 @@ def _read_long(table: Any, columns: Columns, features: Sequence[str], has_gaps: 
         warnings.warn(
             "without --time, the rows of a sequence are read in the order in which the file has them", stacklevel=3
         )
-    sequences = sequences_from_table(table, columns.id, columns.time, columns.label, features)
+    complaints = Complaints()
+    wrong = _check_cells(table[features], has_gaps, complaints, table[columns.id])
+    wrong = [name for name in wrong if name != columns.time]
+    if wrong:  # what is wrong elsewhere is found without them
+        table = table.copy()
+        table[wrong] = 0.0
+    sequences = complaints.collect(sequences_from_table, table, columns.id, columns.time, columns.label, features)
     groups = None
     if columns.groups is not None:  # one per sequence, as labels
-        groups = sequences_from_table(table, columns.id, None, columns.groups, features).y
-    for name, part in () if has_gaps else zip(sequences.ids, sequences.X, strict=True):
-        _check_filled(numbers_of(part), part.columns, f"sequence {show_key(name)}")
-    return *sequences, groups
+        groups = complaints.collect(sequences_from_table, table, columns.id, None, columns.groups, features)
+    complaints.raise_all()
+    assert sequences is not None
+    return *sequences, None if groups is None else groups.y
 
 
 def _series(table: Any, has_gaps: bool, has_named_steps: bool) -> list[npt.NDArray[np.float64]]:
@@ -160,25 +176,53 @@ def _series(table: Any, has_gaps: bool, has_named_steps: bool) -> list[npt.NDArr
             f"{table.columns[stems.index(usual)]!r}, got {list_names(unusual)} too: name a label with --label, an id "
             "with --id, or choose columns with --features"
         )
-    values = numbers_of(table)
+    values = numbers_of(table, remedy=_WORDS)
     numbers = np.arange(1, values.shape[1] + 1)
     lengths = np.maximum(1, np.where(np.isnan(values), 0, numbers).max(1))
-    if not has_gaps:
-        _check_filled(np.where(numbers <= lengths[:, None], values, 0), table.columns)
+    _check_filled(np.where(numbers <= lengths[:, None], values, 0), table.columns, has_gaps, _IMPUTE)
     return [row[:length, None] for row, length in zip(values, lengths.tolist(), strict=True)]
 
 
-def _check_filled(values: npt.NDArray[np.float64], columns: Any, where: str | None = None) -> None:
-    """Refuse cells without a finite number."""
-    wrong = np.argwhere(~np.isfinite(values))
-    if len(wrong):
-        row, column = map(int, wrong[0])
-        place = f"in column {columns[column]!r} of {where or f'row {row}'}"
-        if np.isnan(values[row, column]):
-            raise InvalidInputError(f"expected a number in every cell, got a gap {place}: fill or drop gaps first")
-        raise InvalidInputError(  # 1e400 is read as infinite
-            f"expected finite numbers, got one that is infinite or above 1.8e308 {place}: replace or drop it first"
+def _check_given(column: Any, role: str) -> None:
+    """Refuse a column of labels or groups with empty cells."""
+    (empty,) = np.nonzero(column.isna().to_numpy())
+    if len(empty):
+        others = f" and {plural(len(empty) - 1, 'other row')}" if len(empty) > 1 else ""
+        raise InvalidInputError(
+            f"expected a {role} in every row of column {column.name!r}, got none in row {empty[0]}{others}: fill the "
+            "column, or drop such rows"
         )
+
+
+def _check_cells(table: Any, has_gaps: bool, complaints: Complaints, ids: Any = None) -> list[Any]:
+    """Collect what is wrong with the cells of features, one column after the other; return the columns with words."""
+    wrong = []
+    for name in table.columns:
+        values = complaints.collect(numbers_of, table[[name]], remedy=_WORDS)
+        if values is None:
+            wrong.append(name)
+            values = np.where(table[[name]].isna(), np.nan, 0.0)  # gaps beside words
+        # Only sequences are imputed: the ids are theirs.
+        remedy = "fill or drop them first" if ids is None else _IMPUTE
+        complaints.collect(_check_filled, values, [name], has_gaps, remedy, ids)
+    return wrong
+
+
+def _check_filled(values: npt.NDArray[np.float64], columns: Any, has_gaps: bool, remedy: str, ids: Any = None) -> None:
+    """Refuse infinite cells, and empty ones unless they are filled later."""
+    is_gap = np.isnan(values) & (not has_gaps)
+    for is_wrong, expected, received, what_to_do in (
+        (is_gap, "a number in every cell", "missing value", remedy),
+        # 1e400 is read as infinite
+        (np.isinf(values), "numbers below 1.8e308", "infinite or larger one", "replace or drop them first"),
+    ):
+        if is_wrong.any():
+            row, column = map(int, np.argwhere(is_wrong)[0])
+            place = f"row {row}" if ids is None else f"sequence {show_key(ids.iloc[row])}"
+            raise InvalidInputError(
+                f"expected {expected}, got {plural(int(is_wrong.sum()), received)}, the first in column "
+                f"{columns[column]!r} of {place}: {what_to_do}"
+            )
 
 
 def _kind(path: Path) -> str:
@@ -209,7 +253,7 @@ def _check_csv_fits(path: Path) -> None:
             check_fits(needed, "cpu", f"the table that is packed in {path}", "divide it")
 
 
-def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
+def _read_csv(pandas: Any, path: Path, columns: Columns) -> Any:
     _check_csv_fits(path)
     separator = "\t" if _kind(path) == ".tsv" else ","
     header = str(pandas.read_csv(path, sep=separator, nrows=0, encoding="utf-8-sig").columns[0])
@@ -221,8 +265,11 @@ def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
         path, sep=separator, header=None, nrows=1, dtype=str, skipinitialspace=True, encoding="utf-8-sig"
     )
     check_names(names.iloc[0].dropna())
+    roles = (columns.id, columns.time, columns.label, columns.groups)
+    missing = {name: list(columns.missing) for name in names.iloc[0] if columns.missing and name not in roles}
     # If a comma is the decimal point, semicolons separate the cells.
-    tables = [_parse(pandas, path, separator, decimal, text) for decimal in (".,"[: 2 if separator == ";" else 1])]
+    decimals = ".," if separator == ";" else "."
+    tables = [_parse(pandas, path, separator, decimal, columns.id, missing) for decimal in decimals]
     table = max(tables, key=lambda table: sum(dtype.kind in "biuf" for dtype in table.dtypes))
     is_unnamed = table.columns.str.startswith("Unnamed:")
     if is_unnamed.any():
@@ -230,7 +277,9 @@ def _read_csv(pandas: Any, path: Path, text: str | None) -> Any:
     return table.loc[:, ~is_unnamed]
 
 
-def _parse(pandas: Any, path: Path, separator: str, decimal: str, text: str | None) -> Any:
+def _parse(
+    pandas: Any, path: Path, separator: str, decimal: str, text: str | None, missing: Mapping[str, list[str]]
+) -> Any:
     with warnings.catch_warnings():
         # Rows with more cells than there are names would be cut.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
@@ -240,6 +289,7 @@ def _parse(pandas: Any, path: Path, separator: str, decimal: str, text: str | No
             decimal=decimal,
             index_col=False,
             dtype={} if text is None else {text: str},
+            na_values=missing,
             skipinitialspace=True,
             low_memory=False,  # one type for a whole column
             float_precision="round_trip",  # the same bits as in the program that wrote them

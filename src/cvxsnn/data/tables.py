@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import InvalidInputError
+from ..core.errors import Complaints, InvalidInputError
 from ..core.formatting import plural
 from ..core.libraries import import_library
 
@@ -96,14 +96,19 @@ def sequences_from_table(
     chosen = choose_features(table, id, time, label, features)
     if not len(table):
         raise InvalidInputError("expected a table with one row per step, got no rows")
-    numbers_of(table[chosen])
-    codes = {name: _factorize(table[name]) for name in special}
-    sequence, ids = codes[id]
-    _check_known(sequence >= 0, id)
-    y = None if label is None else _labels(sequence, ids, table[label])
-    order = np.argsort(sequence, kind="stable")
-    if time is not None:
-        order = _order_by_time(sequence, ids, table[time])
+    complaints = Complaints()
+    complaints.collect(numbers_of, table[chosen])
+    named = complaints.collect(_sequence_of_row, table[id])
+    if named is None:
+        complaints.raise_all()
+    assert named is not None
+    sequence, ids = named
+    y = None if label is None else complaints.collect(_labels, sequence, ids, table[label])
+    order = None if time is None else complaints.collect(_order_by_time, sequence, ids, table[time])
+    complaints.raise_all()
+    if order is None:
+        order = np.argsort(sequence, kind="stable")
+    else:
         table = table.set_index(time, drop=time not in chosen)
     rows = table[chosen].iloc[order]
     parts = [rows.iloc[start:end] for start, end in pairwise([0, *np.cumsum(np.bincount(sequence))])]
@@ -162,7 +167,9 @@ def check_names(
         raise InvalidInputError(f"expected {expected}, got {list_names(twice)} more than once: {remedy}")
 
 
-def numbers_of(table: Any, where: str = "row") -> npt.NDArray[np.float64]:
+def numbers_of(
+    table: Any, where: str = "row", remedy: str = "make them numbers, or leave the column out"
+) -> npt.NDArray[np.float64]:
     """Return the values of a table as numbers; refuse columns of anything else.
 
     Parameters
@@ -171,6 +178,8 @@ def numbers_of(table: Any, where: str = "row") -> npt.NDArray[np.float64]:
         Columns of numbers. Missing values are NaN in the result.
     where : str
         The table's place in messages; "row" names the row of the first value that is not a number.
+    remedy : str
+        What to do about other values.
 
     Returns
     -------
@@ -178,22 +187,38 @@ def numbers_of(table: Any, where: str = "row") -> npt.NDArray[np.float64]:
         The numbers.
     """
     check_names(table.columns)
-    for name, dtype in zip(table.columns, table.dtypes, strict=True):
-        if dtype.kind in "biuf":
-            continue
-        column = table[name].dropna()
-        is_number = [dtype.kind == "O" and isinstance(value, (Real, Decimal)) for value in column]
-        texts = column[np.logical_not(is_number)].astype(str)
-        if len(texts):
-            # One word in a file turns the numbers of its column into text: name the word. To pandas 2, 1e400 is one.
-            is_word = ~np.isfinite(import_library("pandas", "tables").to_numeric(texts, errors="coerce"))
-            index, text = next(iter(texts[is_word].items()), (texts.index[0], texts.iloc[0]))
-            raise InvalidInputError(
-                f"expected numbers in column {name!r}, got {text!r} in "
-                f"{f'row {show_key(index)}' if where == 'row' else where}: make them numbers, or leave the column out"
-            )
+    complaints = Complaints()
+    for name in table.columns:
+        complaints.collect(_check_numbers, table[name], where, remedy)
+    complaints.raise_all()
     numbers: npt.NDArray[np.float64] = table.to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers
+
+
+def _check_numbers(column: Any, where: str, remedy: str) -> None:
+    """Refuse a column of anything but numbers."""
+    if column.dtype.kind in "biuf":
+        return
+    known = column.dropna()
+    is_number = [column.dtype.kind == "O" and isinstance(value, (Real, Decimal)) for value in known]
+    texts = known[np.logical_not(is_number)].astype(str)
+    if not len(texts):
+        return
+    # One word in a file turns the numbers of its column into text: name the word. To pandas 2, 1e400 is one.
+    words = texts[~np.isfinite(import_library("pandas", "tables").to_numeric(texts, errors="coerce"))]
+    words = words if len(words) else texts
+    others = f" and {plural(len(words) - 1, 'other cell')}" if len(words) > 1 else ""
+    raise InvalidInputError(
+        f"expected numbers in column {column.name!r}, got {words.iloc[0]!r} in "
+        f"{f'row {show_key(words.index[0])}' if where == 'row' else where}{others}: {remedy}"
+    )
+
+
+def _sequence_of_row(names: Any) -> tuple[npt.NDArray[np.intp], Any]:
+    """Return the number of the sequence of each row, and the names of the sequences."""
+    sequence, ids = _factorize(names)
+    _check_known(sequence >= 0, names.name)
+    return sequence, ids
 
 
 def _check_known(is_known: npt.NDArray[np.bool_], name: str) -> None:
@@ -216,21 +241,24 @@ def _factorize(column: Any) -> tuple[npt.NDArray[np.intp], Any]:
 
 def _labels(sequence: npt.NDArray[np.intp], ids: Any, labels: Any) -> npt.NDArray[Any]:
     """Return the label of each sequence; its rows may lack a label, but not differ in it."""
+    _factorize(labels)  # refuses lists
     pandas = import_library("pandas", "tables")
     known = pandas.DataFrame({"sequence": sequence, "label": labels.array}).dropna().drop_duplicates()
     n_labels = np.bincount(known["sequence"], minlength=len(ids))
-    if (n_labels != 1).any():
-        number = int((n_labels != 1).argmax())
-        received = list_names(known["label"][known["sequence"] == number]) or "none"
+    wrong = np.flatnonzero(n_labels != 1)
+    if len(wrong):
+        received = list_names(known["label"][known["sequence"] == wrong[0]]) or "none"
+        others = f", and not one in {plural(len(wrong) - 1, 'other')}" if len(wrong) > 1 else ""
         raise InvalidInputError(
             f"expected one label per sequence in column {labels.name!r}, got {received} in sequence "
-            f"{show_key(ids[number])}: fill the column, or give the parts ids of their own"
+            f"{show_key(ids[wrong[0]])}{others}: fill the column, or give the parts ids of their own"
         )
     return np.asarray(known.sort_values("sequence")["label"])
 
 
 def _order_by_time(sequence: npt.NDArray[np.intp], ids: Any, times: Any) -> npt.NDArray[np.intp]:
     """Return the order of the rows by sequence and time; refuse a repeated time, and warn of gaps."""
+    _factorize(times)  # refuses lists
     times = _as_times(times)
     rank, _ = times.factorize(sort=True)
     _check_known(rank >= 0, times.name)
@@ -254,7 +282,7 @@ def _order_by_time(sequence: npt.NDArray[np.intp], ids: Any, times: Any) -> npt.
             f"the times have gaps, {int(is_gap.sum())} in all, the first after {times.iloc[row]} in sequence "
             f"{show_key(ids[sequence[row]])}: rows are read one after the other, so insert the missing rows and impute "
             "them if the intervals matter",
-            stacklevel=3,
+            stacklevel=4,
         )
     return np.asarray(order)
 

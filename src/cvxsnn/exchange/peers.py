@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..core.checks import Array
 from ..core.errors import InvalidInputError
 from ..data.sequences import as_inputs, window_shares
+from ..data.task import UNNAMED_HEAD
 from ..dictionary import Readout
 from ..dictionary.base import parse_readout
 from ..network.spiking_network import OutputHead, SpikingNetwork
@@ -332,7 +333,7 @@ def from_snntorch(
         return WitnessSet(tuple(layers), Provenance("pretrained", {"library": library.name}))
     weight, bias = _parameters(output)
     loss = loss or ("softmax" if len(bias) > 1 else "logistic")
-    heads = exported.heads if exported else (OutputHead("output", loss, 0, len(bias)),)
+    heads = exported.heads if exported else (OutputHead(UNNAMED_HEAD, loss, 0, len(bias)),)
     return SpikingNetwork(layers, weight, heads, bias, readout=exported.readout if exported else readout or "last")
 
 

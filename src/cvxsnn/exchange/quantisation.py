@@ -7,17 +7,21 @@ read-out is the solution of a convex program for any hidden neurons, so it is so
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from sklearn.pipeline import Pipeline
+
 from ..convex import Certificate, Solution, certify, solve
 from ..core.checks import check_type
 from ..core.errors import InvalidInputError
 from ..data.sequences import TrainingSet
 from ..estimators import SpikingClassifier, SpikingRegressor
+from ..estimators.pipelines import replace_last, split_pipeline
 from ..fitting.methods import Trained
 from ..network.reconstruction import Proof, reconstruct
 from ..network.spiking_network import SpikingNetwork
+from .readout.result import ReadoutResult
 from .rounding import quantise, round_readout
 
-Estimator = TypeVar("Estimator", SpikingClassifier, SpikingRegressor)
+Estimator = TypeVar("Estimator", SpikingClassifier, SpikingRegressor, Pipeline)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +80,19 @@ class Quantised:
 
 
 def quantise_and_solve(
-    trained: Trained | Proof, data: TrainingSet, bits: int = 8, *, readout_bits: int | None = None, tol: float = 1e-6
+    trained: Trained | Proof | ReadoutResult,
+    data: TrainingSet,
+    bits: int = 8,
+    *,
+    readout_bits: int | None = None,
+    tol: float = 1e-6,
 ) -> Quantised:
     """Round all hidden neurons that a model was trained over, and find their optimal read-out at the same strengths.
 
     Parameters
     ----------
-    trained : Trained or Proof
-        A model with a read-out from convex optimisation.
+    trained : Trained, Proof or ReadoutResult
+        A model with a read-out from convex optimisation; of a :class:`ReadoutResult`, the network of ``to_network``.
     data : TrainingSet
         The data that it was trained on.
     bits : int
@@ -132,8 +141,8 @@ def quantise_estimator(
 
     Parameters
     ----------
-    model : SpikingClassifier or SpikingRegressor
-        A fitted estimator with a read-out from convex optimisation.
+    model : SpikingClassifier, SpikingRegressor or Pipeline
+        A fitted estimator with a read-out from convex optimisation, or a pipeline that ends in one.
     X : array or sequence of arrays
         The inputs that it was fitted to.
     y : array of shape (n_samples,) or (n_samples, n_outputs)
@@ -147,7 +156,7 @@ def quantise_estimator(
 
     Returns
     -------
-    SpikingClassifier or SpikingRegressor
+    SpikingClassifier, SpikingRegressor or Pipeline
         The copy, with ``network_`` and ``certificate_`` as of :func:`quantise_and_solve`.
 
     Examples
@@ -161,17 +170,23 @@ def quantise_estimator(
     >>> small.certificate_.relative_gap <= small.tol
     True
     """
+    transformers, estimator = split_pipeline(model)
     kinds = (SpikingClassifier, SpikingRegressor)
-    check_type(model, kinds, "a fitted SpikingClassifier or SpikingRegressor", "see quantise")
-    proof, data = model.proof_, model.data_of_fit(X, y, sample_weight)
-    quantised = quantise_and_solve(proof, data, bits, readout_bits=readout_bits, tol=model.tol)
-    return model.with_readout(quantised.network, quantised.proof)
+    check_type(estimator, kinds, "a fitted SpikingClassifier or SpikingRegressor", "see quantise")
+    for transformer in transformers:
+        X = transformer.transform(X)
+    proof, data = estimator.proof_, estimator.data_of_fit(X, y, sample_weight)
+    quantised = quantise_and_solve(proof, data, bits, readout_bits=readout_bits, tol=estimator.tol)
+    copy: Estimator = replace_last(model, estimator.with_readout(quantised.network, quantised.proof))
+    return copy
 
 
-def _proof_of(trained: Trained | Proof) -> Proof:
+def _proof_of(trained: Trained | Proof | ReadoutResult) -> Proof:
     """Return the proof of a trained model, or refuse one whose read-out is the optimum of no program."""
     if isinstance(trained, Proof):
         return trained
+    if isinstance(trained, ReadoutResult):
+        return trained.to_proof()
     check_type(trained, Trained, "what train returns, or a Proof")
     if trained.solution is None:
         raise InvalidInputError(

@@ -86,7 +86,7 @@ class Cell:
     ----------
     row, column : str, its row and column in the table; for a figure, the curve and the position on the axis
     metric : str, a key of a record's scores, such as "test" or "10x"
-    paper : float or None, the number in the paper
+    paper : float or None, the number in the paper, or the reference of a user's file
     methods : tuple of str
     configs : mapping of seed to its runs, one per method
     note : str
@@ -139,6 +139,11 @@ class Experiment:
         """What ``cvxsnn reproduce`` calls it: the path of its file, or its name."""
         return self.source or self.name
 
+    @property
+    def compared_source(self) -> str:
+        """What the numbers beside ours come from."""
+        return "the reference" if self.source else "the paper"
+
     def runs(self, rows: Collection[str] = ()) -> dict[str, RunConfig]:
         """Return every run by its id, or those of some rows."""
         cells = [cell for cell in self.cells if not rows or cell.row in rows]
@@ -166,7 +171,7 @@ def _parse_cell(cell: Mapping[str, Any], defaults: Mapping[str, Any], smoke: Map
         row=str(values["row"]),
         column=str(values["column"]),
         metric=str(values["metric"]),
-        paper=values["paper"],
+        paper=values.get("reference", values["paper"]),
         methods=methods,
         configs={seed: tuple(RunConfig(method, seed, **parts) for method in methods) for seed in seeds},
         note=str(values["note"]),

@@ -1,11 +1,14 @@
 """Experiment files: those that come with the package, and users' files, which are checked before anything runs."""
 
 import re
+import sys
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,35 @@ from .run import make_settings, ridge_settings
 _TABLES = (*CONFIG_KEYS, *(f"replace_{key}" for key in CONFIG_KEYS))
 _TOP = (*SETTINGS, "cell", "defaults", "smoke")
 _SHARED = ("seeds", "methods", "metric")
-_CELL = ("row", "column", "paper", "note", *_SHARED, *_TABLES)
+_CELL = ("row", "column", "paper", "reference", "note", *_SHARED, *_TABLES)
 _SMOKE = ("seeds", "every", "only", *_TABLES)
 
 
 def experiment_names() -> list[str]:
     """Return the names of the experiments that come with the package, in the order of the paper."""
     return [name for name in _files() if name != "demo"]
+
+
+@lru_cache
+def import_tasks(path: Path) -> None:
+    """Run a Python file of the user, which registers tasks in ``TASKS``; once in each process.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It runs with the rights of this process.
+    """
+    name = f"cvxsnn_imported_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise DataFileError(f"expected a file that ends in .py to import, got {path}")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise DataFileError(
+            f"expected {path} to be Python that can be imported, got {type(error).__name__}: {first_line(error)}"
+        ) from error
 
 
 def load_experiment(name: str, scale: Scale = "paper") -> Experiment:
@@ -78,7 +103,8 @@ def _load_own(path: Path, scale: Scale) -> Experiment:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise DataFileError(f"expected {path} to be a TOML file that can be read, got: {first_line(error)}") from None
     check_keys(data, str(path))
-    experiment = replace(parse_experiment(path.stem, data, scale), source=str(path))
+    compared_with = data.get("compared_with", "the reference")
+    experiment = replace(parse_experiment(path.stem, data, scale), source=str(path), compared_with=compared_with)
     check_configurations(experiment, str(path))
     return experiment
 

@@ -53,6 +53,7 @@ def render_report(experiments: Sequence[Experiment], records: Records, damaged: 
     rows = [(one.path.name, one.reason, labels.get(one.path.stem, "no run of this page")) for one in damaged]
     values = {
         "title": "Experiments" if any(one.source for one in experiments) else "The paper's experiments, reproduced",
+        "compared_source": " or ".join(dict.fromkeys(one.compared_source for one in experiments)) or "the paper",
         "scale": scale,
         "verdict_classes": {verdict: verdict.replace("cannot tell", "unknown") for verdict in VERDICTS},
         "counts": {verdict: sum(summary.verdicts[verdict] for summary in summaries) for verdict in VERDICTS},

@@ -23,6 +23,7 @@ from ..core.errors import DataFileError
 from ..core.parallel import run_tasks
 from ..fitting import METHODS
 from .experiment import RunConfig
+from .files import import_tasks
 from .records import Damaged, RecordStore
 from .run import execute_together
 
@@ -50,6 +51,7 @@ def run_all(
     n_jobs: int | None = -1,
     device: str = "cpu",
     retry_failed: bool = False,
+    imports: Sequence[Path] = (),
     callback: Callable[[str, int, int], None] | None = None,
 ) -> Outcome:
     """Execute the runs that have no record yet.
@@ -67,6 +69,8 @@ def run_all(
         Where to compute.
     retry_failed : bool
         Whether runs whose record is a failure are tried again.
+    imports : sequence of Path
+        Python files that register tasks, by absolute paths; every worker imports them.
     callback : callable, optional
         Called as ``callback("runs", n_finished, n_runs)``.
 
@@ -88,7 +92,7 @@ def run_all(
         """Execute runs, and return those that other processes have claimed."""
         folder, claimed = str(store.folder.absolute()), []
         groups_of_runs = ([(name, waiting[name], records.get(name)) for name in names] for names in groups)
-        tasks = [(group, device, folder, wait) for group in groups_of_runs]
+        tasks = [(group, device, folder, wait, imports) for group in groups_of_runs]
         # -1 would put one process per core onto a single GPU.
         for _, statuses in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
             claimed += [name for name, status in statuses.items() if status == "claimed"]
@@ -118,13 +122,19 @@ def _group(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
 
 
 def _run(
-    runs: Sequence[tuple[str, RunConfig, Mapping[str, Any] | None]], device: str, folder: str, wait: bool
+    runs: Sequence[tuple[str, RunConfig, Mapping[str, Any] | None]],
+    device: str,
+    folder: str,
+    wait: bool,
+    imports: Sequence[Path],
 ) -> dict[str, str]:
     """Execute runs in a worker, which also writes their records, so that no record waits to be written.
 
     Each run comes with the record that was read before, if there was one. Runs that others have claimed, or have
     recorded since, are left out.
     """
+    for path in imports:
+        import_tasks(path)
     if device == "cpu":  # a process per core; work on a GPU has all cores for what stays on the CPU
         torch.set_num_threads(1)
     else:

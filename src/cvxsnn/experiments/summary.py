@@ -18,6 +18,8 @@ from .metrics import finite, quantity_of, read_metric
 
 Verdict = Literal["matches", "better", "worse", "cannot tell"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+NO_NUMBER = "no number in"
+"""The beginning of the reason why a number that nothing is compared with has no verdict."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ def summarise_experiment(experiment: Experiment, records: Records, scale: Scale 
         What the experiment was loaded at. Smoke runs are too small to be compared with the paper: their verdict is
         always "cannot tell".
     """
-    cells = tuple(_summarise_cell(cell, records, scale, experiment.tolerance) for cell in experiment.cells)
+    tolerance, source = experiment.tolerance, experiment.compared_source
+    cells = tuple(_summarise_cell(cell, records, scale, tolerance, source) for cell in experiment.cells)
     return ExperimentSummary(experiment.name, experiment.title, experiment.kind, experiment.quantity, scale, cells)
 
 
@@ -203,7 +206,7 @@ def judge(
     return "better" if (difference < 0) == (quantity == "cost") else "worse"
 
 
-def _summarise_cell(cell: Cell, records: Records, scale: Scale, tolerance: float) -> CellSummary:
+def _summarise_cell(cell: Cell, records: Records, scale: Scale, tolerance: float, source: str) -> CellSummary:
     chosen, lost = _choose(cell, records)
     missing, failed = (tuple(run for run in lost if run.status == status) for status in ("missing", "failed"))
     values = [run.value for run in chosen if run.value is not None]
@@ -214,7 +217,7 @@ def _summarise_cell(cell: Cell, records: Records, scale: Scale, tolerance: float
         "no runs": n_runs == 0,
         f"{len(missing)} of {plural(n_runs, 'run')} missing": missing,
         f"{len(failed)} of {plural(n_runs, 'run')} failed": failed,
-        "no number in the paper": paper is None,
+        f"{NO_NUMBER} {source}": paper is None,
         "smoke scale": scale == "smoke",
     }
     reason = ", ".join(name for name, holds in reasons.items() if holds)

@@ -12,7 +12,16 @@ from ..core.storage import make_folder, write_atomically
 from .experiment import Cell, Experiment, Scale
 from .figures import draw_panels
 from .metrics import format_number, quantity_of, read_metric
-from .summary import TOLERANCES, VERDICTS, CellSummary, ExperimentSummary, Records, finished_runs, summarise_experiment
+from .summary import (
+    NO_NUMBER,
+    TOLERANCES,
+    VERDICTS,
+    CellSummary,
+    ExperimentSummary,
+    Records,
+    finished_runs,
+    summarise_experiment,
+)
 
 _MEASURED = {
     "n_weights": "weights of the read-out",
@@ -23,8 +32,6 @@ _MEASURED = {
     "relative_gap": "relative gap",
 }
 """Costs of a network that only some records have."""
-
-_NO_PAPER = "no number in the paper"
 
 
 def write_tables(folder: Path, experiments: Sequence[Experiment], records: Records, scale: Scale) -> list[Path]:
@@ -57,6 +64,7 @@ def write_tables(folder: Path, experiments: Sequence[Experiment], records: Recor
 
 def _verdicts(pairs: Sequence[tuple[Experiment, ExperimentSummary]], records: Records) -> str:
     """Return counts of verdicts per experiment, what was proven, and convex read-outs beside gradients."""
+    source = " or ".join(dict.fromkeys(experiment.compared_source for experiment, _ in pairs)) or "the paper"
     rows = []
     for experiment, summary in pairs:
         n_runs, done = len(experiment.runs()), finished_runs(experiment, records).values()
@@ -71,7 +79,9 @@ def _verdicts(pairs: Sequence[tuple[Experiment, ExperimentSummary]], records: Re
             "Counts of cells, and of runs, which experiments share. A run is certified where its last stage is convex; "
             "its gap is relative to the objective."
         ),
-        _table(("experiment", *VERDICTS, _NO_PAPER, "runs", "certified runs", "largest relative gap"), rows),
+        _table(
+            ("experiment", *VERDICTS, f"{NO_NUMBER} {source}", "runs", "certified runs", "largest relative gap"), rows
+        ),
     ]
     compared = [row for experiment, summary in pairs for row in compare_methods(experiment, summary)]
     if compared:
@@ -183,7 +193,7 @@ def _long_text(cell: Cell, ours: CellSummary, digits: int) -> str:
         text += f" ± {format_number(ours.spread, ours.metric, digits)}"
     if ours.paper is not None:
         text += f" ({format_number(ours.paper, ours.metric, digits)}) {ours.verdict}"
-    if ours.reason and ours.reason != _NO_PAPER:
+    if ours.reason and not ours.reason.startswith(NO_NUMBER):
         text += f": {ours.reason}"
     return f"{text}, {' or '.join(ours.methods)}" if len(cell.methods) > 1 and ours.methods else text
 

@@ -29,10 +29,10 @@ def explore(
 
     Parameters
     ----------
-    model : SpikingClassifier, SpikingRegressor or Pipeline
-        The fitted model.
+    model : SpikingClassifier, SpikingRegressor, Pipeline, SpikingNetwork or ReadoutResult
+        The fitted model. Bare networks have no proof: sections on the optimum say so.
     X : array or list of arrays
-        Sequences to show it on, as for ``predict``.
+        Sequences to show it on, as for ``predict``; for a network, as it reads them.
     y : array
         Their targets.
     training : tuple, optional

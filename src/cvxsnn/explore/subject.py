@@ -1,7 +1,7 @@
 """The subject of a page: a network, the sequences to show it on, and its training."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from ..convex import ConvexProblem
 from ..convex.objective import decide_class
 from ..core.errors import InvalidInputError
+from ..core.formatting import plural
 from ..data.sequences import Sequences, TrainingSet
 from ..data.task import Task
 from ..estimators import SpikingClassifier, SpikingRegressor
@@ -84,11 +85,11 @@ class Subject:
 
     @classmethod
     def of_estimator(cls, model: Any, X: Any, y: Any, training: Any = None, name: str | None = None) -> "Subject":
-        """Return a fitted estimator, or a pipeline that ends in one, with data.
+        """Return a fitted estimator, a pipeline that ends in one, or a network, with data.
 
         Parameters
         ----------
-        model : SpikingClassifier, SpikingRegressor or Pipeline
+        model : SpikingClassifier, SpikingRegressor, Pipeline, SpikingNetwork or ReadoutResult
             The fitted model.
         X : array or list of arrays
             Sequences, as for ``predict``.
@@ -111,11 +112,15 @@ class Subject:
                 "expected training as a tuple of sequences, targets and, if there were any, sample weights, got "
                 f"{received}: pass training=(X, y)"
             )
+        if hasattr(model, "to_network"):  # what reconstruct_readout returns
+            model = model.to_network()
+        if isinstance(model, SpikingNetwork):
+            return cls.of_network(model, X, y, name)
         transformers, estimator = split_pipeline(model)
         if not isinstance(estimator, SpikingClassifier | SpikingRegressor):
             raise InvalidInputError(
-                f"expected a SpikingClassifier or SpikingRegressor, or a pipeline that ends in one, got "
-                f"{type(estimator).__name__}"
+                "expected a SpikingClassifier or SpikingRegressor, a pipeline that ends in one, a SpikingNetwork or a "
+                f"ReadoutResult, got {type(estimator).__name__}"
             )
 
         def transform(data: Any) -> Any:
@@ -176,22 +181,61 @@ class Subject:
         Subject
             The network with its data.
         """
-        network, solution = trained.network, trained.solution
-        head, n_features = network.heads[0], network.n_features  # several heads are refused below
+        solution, head = trained.solution, trained.network.heads[0]  # several heads are refused below
+        subject = cls.of_network(trained.network, task.test.inputs, task.test.heads[head.name], name)
+        return replace(
+            subject,
+            proof=None if solution is None else Proof.of(solution, trained.settings.objective),
+            problem=None if solution is None else solution.problem,
+        )
+
+    @classmethod
+    def of_network(cls, network: SpikingNetwork, X: Any, y: Any, name: str | None = None) -> "Subject":
+        """Return a network with data, and without a proof.
+
+        Parameters
+        ----------
+        network : SpikingNetwork
+            The network.
+        X : array or list of arrays
+            Sequences as the network reads them.
+        y : array
+            Numbers of classes, or real targets if the loss of the network is the squared one.
+        name : str, optional
+            The name of the model; by default its class.
+
+        Returns
+        -------
+        Subject
+            The network with its data.
+        """
+        head, n_features, targets = network.heads[0], network.n_features, np.asarray(y)
+        sequences = Sequences.of(X)
+        if sequences.n_features != n_features or len(targets) != len(sequences):
+            raise InvalidInputError(
+                f"expected sequences with {plural(n_features, 'feature')} and a target for each, got "
+                f"{plural(len(sequences), 'sequence')} with {plural(sequences.n_features, 'feature')} and "
+                f"{plural(len(targets), 'target')}: pass X as the network reads it"
+            )
+        if targets.dtype.kind not in "iubf":
+            raise InvalidInputError(
+                f"expected classes numbered as the outputs of the network, or real targets, got {targets.dtype}: "
+                "number them with sklearn's LabelEncoder"
+            )
+        is_classifier = targets.dtype.kind in "iub" and not (head.loss == "squared" and network.n_outputs == 1)
         return cls(
-            name=name,
+            name=name or type(network).__name__,
             network=network,
-            sequences=Sequences.of(task.test.inputs),
-            targets=np.asarray(task.test.heads[head.name]).ravel(),
-            classes=tuple(map(str, range(task.n_classes[head.name]))),
+            sequences=sequences,
+            targets=targets.ravel() if is_classifier else targets,
+            classes=tuple(map(str, range(max(2, network.n_outputs)))) if is_classifier else None,
             features=_numbered(n_features),
             mean=np.zeros(n_features),
             scale=np.ones(n_features),
-            proof=None if solution is None else Proof.of(solution, trained.settings.objective),
+            proof=None,
             training=None,
             is_training=False,
             probabilities=_softmax if head.loss == "softmax" else None,
-            problem=None if solution is None else solution.problem,
         )
 
     @property

@@ -2,9 +2,13 @@ import pytest
 import torch
 from exchange.readout.strangers import N_CLASSES, N_FEATURES, N_HIDDEN, Looped, draw_data, draw_static
 from small_models import assert_one_sentence
+from tolerances import ROUNDING
 from torch import nn
 
+import cvxsnn as cs
 from cvxsnn import InvalidInputError, reconstruct_readout
+from cvxsnn.data import SequenceData, TrainingSet
+from cvxsnn.exchange import quantise_and_solve
 
 
 def test_a_result_prints_as_a_table():
@@ -46,9 +50,30 @@ def test_a_result_becomes_a_network_that_reads_the_same_steps(form, readout):
     result = reconstruct_readout(spiking_stack(form), inputs, classes, readout=readout, l1_strength=1e-3)
     network = result.to_network()
     assert network.readout == readout
-    decided = network.predict(inputs.double().numpy())["output"]
+    decided = network.predict(inputs.double().numpy())["label"]
     assert float((decided == classes.numpy()).mean()) == pytest.approx(result.after.accuracy, abs=0.02)
     assert result.after.accuracy > 0.9
+
+
+@pytest.mark.parametrize("centre", [False, True])
+def test_a_result_is_explored_rounded_and_certified_over_the_neurons_of_its_network(centre):
+    inputs, classes = draw_data(n_samples=120)
+    penalty = "elastic-net" if centre else "l1"
+    result = reconstruct_readout(spiking_stack(), inputs, classes, penalty=penalty, centre=centre)
+    data = TrainingSet.of(SequenceData(inputs.double().numpy(), classes.numpy()))
+    again = result.to_proof().certify(data)
+    assert again.primal == pytest.approx(result.certificate.primal, rel=ROUNDING)
+    assert again.relative_gap == pytest.approx(result.certificate.relative_gap, abs=ROUNDING)
+    small = quantise_and_solve(result, data, 6)
+    assert small.certificate.relative_gap <= 1e-6
+    assert (small.proof.centre is not None) == centre
+    page = cs.explore.explore(result, inputs, classes, max_seconds=1)
+    assert page.views[0].name == "SpikingNetwork"
+    assert "that were sampled" not in page.html
+    assert page.views[0].neurons.n_sampled is None
+    with pytest.raises(InvalidInputError, match=r"expected sequences with .* and a target for each, got") as caught:
+        cs.explore.explore(result.to_network(), inputs[:, :, :1], classes)
+    assert_one_sentence(caught.value)
 
 
 def test_a_network_that_would_read_other_steps_is_refused():

@@ -7,8 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from ...convex import Certificate, Solution
+from ...convex.objective import Objective
 from ...core.errors import InvalidInputError
+from ...network.reconstruction import Proof
 from ...network.spiking_network import SpikingNetwork
+from ...witnesses import Provenance, WitnessSet
 from .probe import SAME
 
 
@@ -150,6 +153,35 @@ class ReadoutResult:
             network.intercept.sub_(self.shift).div_(self.scale)
         self._check_same(network)
         return network
+
+    def to_proof(self) -> Proof:
+        """Return the program of the layer over the neurons of :meth:`to_network`, with the weights that it has now.
+
+        Returns
+        -------
+        Proof
+            The proof, which ``certify`` checks on a :class:`cvxsnn.data.TrainingSet` of the same data.
+        """
+        network, problem = self.to_network(), self.solution.problem
+        witnesses, centre = WitnessSet(network.layers, Provenance("pretrained")), None
+        if problem.centre is not None:
+            dictionary = problem.dictionary
+            centre = problem.centre.new_zeros(witnesses.n_witnesses, problem.n_outputs)
+            centre[network.columns[dictionary.column_of_atom]] = problem.centre * dictionary.units[:, None]
+        return Proof(
+            witnesses=witnesses,
+            support=network.columns,
+            coef=network.weight.detach(),
+            intercept=network.intercept.detach(),
+            dual_point=self.solution.dual_point,
+            objective=Objective(problem.heads[0].loss, readout=self.readout),
+            l1_strength=problem.l1_strength,
+            l2_strength=problem.l2_strength,
+            penalty=problem.penalty,
+            has_intercept=problem.intercept,
+            certificate=self.certificate,
+            centre=centre,
+        )
 
     def _check_same(self, network: SpikingNetwork) -> None:
         """Refuse a network that is not the model: its ``forward`` may connect the layers differently."""

@@ -14,7 +14,7 @@ function renderHealth(section, model) {
     make(
       "p",
       {},
-      `${model.neurons.is_selection ? "The neurons that were selected" : health.is_sampled ? "All neurons that were sampled" : "The neurons of the network"}, judged on some of the sequences. ` +
+      `${model.neurons.is_selection ? "The neurons that were selected" : health.is_sampled ? "All hidden neurons" : "The neurons of the network"}, judged on some of the sequences. ` +
         "A dead neuron is never active, a saturated one always; a duplicate is as active as another on every sequence. They add nothing that the distinct ones do not have.",
     ),
   );

@@ -9,7 +9,7 @@ function renderNeurons(section, model) {
     ? ", selected from a larger sample,"
     : neurons.n_sampled === null
       ? ""
-      : ` of ${count(neurons.n_sampled)} that were sampled`;
+      : ` of ${count(neurons.n_sampled)}`;
   const what = model.is_classifier ? "of the same answers as all of them" : "of the variance of its outputs";
   section.append(
     make(
