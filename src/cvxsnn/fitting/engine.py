@@ -75,7 +75,14 @@ class Method:
 
 
 METHODS: Registry[Method] = Registry("method", Method)
-"""Training methods by name; :mod:`cvxsnn.fitting.methods` registers those beside the convex one."""
+"""Training methods by name; :mod:`cvxsnn.fitting.methods` registers those beside the convex one.
+
+Examples
+--------
+>>> from cvxsnn.fitting import METHODS
+>>> METHODS["sg-cvx"].stages
+('gradient', 'convex')
+"""
 
 METHODS.register("cvx", Method("sampled", ("convex",)))
 
