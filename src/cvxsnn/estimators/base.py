@@ -279,7 +279,9 @@ class SpikingEstimator(EstimatorChoices, ABC):
             The copy.
         """
         twin = copy(self)
-        twin.network_, twin._proof, twin.certificate_ = network, proof, proof.certificate
+        twin.network_ = network
+        twin._proof = proof
+        twin.certificate_ = proof.certificate
         return twin
 
     def summary(self, X: Any = None) -> ModelSummary:
@@ -615,7 +617,9 @@ class SpikingEstimator(EstimatorChoices, ABC):
             X = list(X.values()) if isinstance(X, Mapping) else X
             with foreign_errors():
                 X = _safe_indexing(X, counted)
-            y, weight, groups = y[counted], weight[counted], None if groups is None else groups[counted]
+            y = y[counted]
+            weight = weight[counted]
+            groups = None if groups is None else groups[counted]
         if groups is not None and len(np.unique(groups)) < 2:
             raise InvalidInputError("expected at least two groups of samples with weight, got one: pass groups=None")
         sequences = read_inputs(self, X, reset=reset)
