@@ -7,9 +7,9 @@ seed (or unheard speaker); then, with each seed or speaker, learning rates next 
 surrogate derivative and dropout. Larger networks start from the setting of the next smaller one, and choose learning
 rate and dropout again. The best network of each size is tested once (SG). Compared with it are its neurons with a
 certified ridge read-out (SG-CVX), as many sampled neurons with that read-out, drawn at random or selected from a pool
-(CVX), and trained and sampled neurons together. Networks of one shape train side by side, and the seconds are equal
-shares. What is measured is kept as one JSON object a line in ``results/delays_surrogate.jsonl``; a run that was
-interrupted goes on where it stopped, and ``--render`` measures nothing.
+(CVX), and trained and sampled neurons together. What is measured is kept as one JSON object a line in
+``results/delays_surrogate.jsonl``; a run that was interrupted goes on where it stopped, and ``--render`` measures
+nothing.
 """
 
 import argparse
@@ -153,7 +153,7 @@ def describe(run: SurrogateRun) -> dict[str, Any]:
 
 
 class Trainer:
-    """Trains networks of one case and size, side by side on a GPU, and remembers those of this run."""
+    """Trains networks of one case and size, and remembers those of this run."""
 
     def __init__(self, case: Case, n_neurons: int, epochs: int, device: str) -> None:
         self.case, self.n_neurons, self.epochs, self.device = case, n_neurons, epochs, device
@@ -163,7 +163,7 @@ class Trainer:
         """Train what has not been trained, and keep a record of each network."""
         new = [pair for pair in dict.fromkeys(wanted) if pair not in self.runs]
         jobs = [make_job(self.case, *pair, self.n_neurons, self.epochs, self.device) for pair in new]
-        runs = train_jobs(jobs, side_by_side=self.device != "cpu")
+        runs = train_jobs(jobs)
         for (member, setting), run in zip(new, runs, strict=True):
             self.runs[member, setting] = run
             what = {"case": self.case.name, "kind": "tuning", "seed": member.seed, "part": member.part}

@@ -26,6 +26,7 @@ import torch
 from joblib import Parallel, delayed
 
 import cvxsnn as cs
+from cvxsnn.estimators.choices import trained_family
 from cvxsnn.fitting import PROJECTION, Program, Settings, Split
 
 from .defaults_tasks import TASKS, Data
@@ -70,17 +71,10 @@ def load(name: str, seed: int) -> Data:
     return TASKS[name](seed)[0]
 
 
-def family(inputs: Any) -> dict[str, Any]:
-    """The taps and first weights of "varpro"."""
-    n_steps, n_features = max(map(len, inputs)), np.shape(inputs[0])[1]
-    n_delays = min(n_steps, max(12, 64 // n_features))
-    box = n_delays, min(n_features, 1024 // n_delays)
-    return {"geometry": "box", "box": box, "max_delay": n_delays - 1, "fan_in": None, "weights": "differences"}
-
-
 def fit_gradients(data: Data, method: str, size: int, seed: int) -> cs.SpikingClassifier:
     """Train at the rate that validates best."""
-    given = {"hidden": (size,), "witnesses": family(data.X), "random_state": seed, "verbose": False}
+    taps = trained_family(max(map(len, data.X)), np.shape(data.X[0])[1])
+    given = {"hidden": (size,), "witnesses": taps, "random_state": seed, "verbose": False}
     epochs = max(PROJECTION.epochs, math.ceil(STEPS * PROJECTION.batch_size / len(data.y)))
     fits = []
     for rate in RATES:

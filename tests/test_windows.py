@@ -26,7 +26,7 @@ from cvxsnn.exchange import quantise, quantise_and_solve, to_nir
 from cvxsnn.exchange.merging import merge_subnetworks
 from cvxsnn.fitting import SurrogateSettings, train_surrogate
 from cvxsnn.fitting.pools import solve_pool
-from cvxsnn.fitting.surrogate.networks import TrainableNetworks
+from cvxsnn.fitting.surrogate.networks import TrainableNetwork
 from cvxsnn.fitting.surrogate.settings import average_networks, initial_network
 from cvxsnn.network import OutputHead, Proof, count_operations, summarise
 from cvxsnn.network.evaluation import predict_autoregressive
@@ -344,12 +344,12 @@ def test_a_model_that_feeds_its_decisions_back_is_told_the_number_of_steps():
 def test_surrogate_networks_read_the_means_and_have_a_gradient_in_every_window(lengths):
     network, inputs = draw_network(), draw_inputs(4, 5, 1)
     lengths = None if lengths is None else torch.tensor(lengths)
-    model = TrainableNetworks([network, network], "arctan", [2.0, 2.0], frozenset())
-    scores = model(inputs.expand(2, -1, -1, -1), None if lengths is None else lengths.expand(2, -1))
+    model = TrainableNetwork(network, "arctan", 2.0, frozenset())
+    scores = model(inputs, lengths)
     expected = network(Sequences(inputs, lengths)).detach().float()
-    torch.testing.assert_close(scores[0].detach(), expected, rtol=SINGLE_PRECISION, atol=SINGLE_PRECISION)
-    assert torch.equal(model.freeze(1).columns, network.columns)
-    torch.testing.assert_close(model.freeze(1)(inputs), network(inputs), rtol=SINGLE_PRECISION, atol=SINGLE_PRECISION)
+    torch.testing.assert_close(scores.detach(), expected, rtol=SINGLE_PRECISION, atol=SINGLE_PRECISION)
+    assert torch.equal(model.freeze().columns, network.columns)
+    torch.testing.assert_close(model.freeze()(inputs), network(inputs), rtol=SINGLE_PRECISION, atol=SINGLE_PRECISION)
     scores.sum().backward()
     assert bool(model.layers[0].weight.grad.any())
 

@@ -8,18 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 
 import pytest
-import torch
 
 from cvxsnn.core.claims import claim
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.experiments import RecordStore, run, run_all, runner
 from cvxsnn.experiments.experiment import RunConfig, parse_experiment
 from cvxsnn.experiments.metrics import read_metric
-from cvxsnn.experiments.run import execute, execute_together, iterate_grid
-from cvxsnn.experiments.runner import _group
+from cvxsnn.experiments.run import execute, iterate_grid
 from cvxsnn.fitting.surrogate import trainer
 
 TASK = {"name": "first_last_xor", "n_steps": 3, "n_train": 24, "n_val": 12, "n_test": 12}
@@ -49,13 +46,6 @@ def untimed(record):
 def changed(method, seed=0, **parts):
     """A tiny run with some keys of its tables changed."""
     return RunConfig(method, seed, **{name: table | parts.get(name, {}) for name, table in PARTS.items()})
-
-
-def shared_out(configs, device):
-    """Places in the list of the runs that are carried out together."""
-    ids = [config.id for config in configs]
-    groups = _group(dict(zip(ids, configs, strict=True)), device)
-    return sorted(sorted(ids.index(name) for name in group) for group in groups)
 
 
 @pytest.fixture(scope="module")
@@ -238,10 +228,10 @@ def test_cells_override_defaults_key_by_key_and_smoke_overrides_both():
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory"), RuntimeError("bad_alloc")])
 def test_a_full_memory_is_a_failed_run_and_other_errors_are_not(monkeypatch, error):
-    def fail(_):
+    def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(run, "train_many", fail)
+    monkeypatch.setattr(run, "train_task", fail)
     record = execute(changed("cvx"))
     assert record["status"] == "failed"
     assert record["error"] == f"{type(error).__name__}: {error}"
@@ -256,83 +246,19 @@ def test_an_unknown_task_is_a_failed_run_with_a_sentence():
     assert "expected task to be one of" in record["error"]
 
 
-def test_on_a_gpu_gradient_runs_of_one_shape_are_done_together_and_all_others_alone():
-    configs = [
-        changed("sg", 0),
-        changed("sg", 1),
-        changed("sg-sg", 0),
-        changed("sg", 0, objective={"head_weights": {"label": 2.0}}),
-        changed("sg", 0, convex={"n_strengths": 4}),
-        changed("cvx", 0),
-        changed("cvx", 1),
-        changed("sg-cvx", 0),
-        changed("cvx-sg", 0),
-    ]
-    assert shared_out(configs, "cuda") == [[0, 1, 2, 3, 4], [5], [6], [7], [8]]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"task": {"n_steps": 4}},
-        {"task": {"n_train": 25}},
-        {"family": {"hidden": [6, 9]}},
-        {"surrogate": {"epochs": 3}},
-        {"surrogate": {"learning_rate": [0.01]}},
-        {"objective": {"loss": "logistic"}},
-    ],
-)
-def test_on_a_gpu_runs_of_another_shape_are_kept_apart(other):
-    assert shared_out([changed("sg", 0), changed("sg", 0, **other), changed("sg", 1)], "cuda") == [[0, 2], [1]]
-
-
-def test_on_a_cpu_every_run_is_done_alone_the_slow_ones_first():
-    configs = [changed("cvx"), changed("sg"), changed("sg", 1), changed("sg", 0, family={"hidden": [60, 80]})]
-    groups = _group({str(number): config for number, config in enumerate(configs)}, "cpu")
-    assert groups == [["3"], ["1"], ["2"], ["0"]]
-
-
-def test_runs_done_together_have_the_records_of_runs_done_alone(tmp_path):
-    configs = [changed("sg", 0), changed("sg", 1), changed("sg-sg", 1), changed("sg", 0, surrogate={"epochs": 3})]
-    together = execute_together(configs, "cpu", tmp_path / "together")
-    alone = [execute(config, "cpu", tmp_path / config.id) for config in configs]
-    assert [record["status"] for record in together] == ["done"] * 4
-    assert [record["config"] for record in together] == [config.as_dict() for config in configs]
-    assert list(map(untimed, together)) == list(map(untimed, alone))
-    scores = [[(stage["name"], stage["score"]) for stage in record["stages"]] for record in together]
-    assert scores == [[(stage["name"], stage["score"]) for stage in record["stages"]] for record in alone]
-    assert [len(record["stages"]) for record in together] == [1, 1, 2, 1]
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize(
-    ("parts", "complaint"),
-    [({"task": {"n_steps": 1}}, "n_steps"), ({"surrogate": {"learning_rate": [-1.0]}}, "learning_rate")],
-)
-def test_a_bad_run_among_good_ones_fails_alone(place, parts, complaint):
-    configs = [changed("sg", 0), changed("sg", 1)]
-    configs.insert(place, changed("sg", 2, **parts))
-    records = execute_together(configs, "cpu", None)
-    assert [record["config"]["seed"] for record in records] == [config.seed for config in configs]
-    bad = records.pop(place)
-    assert bad["status"] == "failed"
-    assert complaint in bad["error"]
-    assert list(map(untimed, records)) == [untimed(execute(changed("sg", seed))) for seed in (0, 1)]
-
-
 @pytest.fixture
 def executed(tmp_path, monkeypatch):
     """Runs that take a moment and leave a line each, for all processes that work in one folder."""
     path = tmp_path / "executed"
     path.touch()
 
-    def execute_slowly(configs, device, stages):
+    def execute_slowly(config, device, stages):
         with path.open("a") as file:
-            file.writelines(f"{config.id}\n" for config in configs)
+            file.write(f"{config.id}\n")
         time.sleep(0.02)
-        return [{"status": "done", "config": config.as_dict()} for config in configs]
+        return {"status": "done", "config": config.as_dict()}
 
-    monkeypatch.setattr(runner, "execute_together", execute_slowly)
+    monkeypatch.setattr(runner, "execute", execute_slowly)
     return lambda: sorted(path.read_text().split())
 
 
@@ -388,63 +314,8 @@ def test_a_failure_that_is_tried_again_is_tried_once(tmp_path, executed):
     failure = {"status": "failed", "error": "x", "seconds": 1.0}
     store.write(config.id, failure)
     store.write(config.id, failure | {"seconds": 2.0})  # by another process, after the records were read
-    task = ([(config.id, config, failure)], "cpu", str(store.folder), False)
-    assert runner._run(*task) == {config.id: "recorded"}
+    task = (config.id, config, failure, "cpu", str(store.folder), False)
+    assert runner._run(*task) == "recorded"
     store.write(config.id, failure)
-    assert runner._run(*task) == {config.id: "done"}
+    assert runner._run(*task) == "done"
     assert executed() == [config.id]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has expandable segments")
-@pytest.mark.parametrize("variable", [None, "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
-def test_the_memory_of_a_gpu_may_grow_before_it_is_used_unless_the_user_has_configured_it(
-    tmp_path, monkeypatch, variable
-):
-    """However the runs are started, torch is told before they allocate anything."""
-    events = []
-
-    def execute_on_gpu(configs, device, stages):
-        events.append(device)
-        return [{"status": "done"} for _ in configs]
-
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        monkeypatch.delenv(name, raising=False)
-    if variable is not None:
-        monkeypatch.setenv(variable, "max_split_size_mb:64")
-    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", events.append, raising=False)
-    monkeypatch.setattr(runner, "execute_together", execute_on_gpu)
-    run_all(tiny_runs(["cvx"], [0]), RecordStore(tmp_path), device="cuda")
-    assert events == (["expandable_segments:True", "cuda"] if variable is None else ["cuda"])
-
-
-@pytest.mark.skipif(not hasattr(torch._C, "_accelerator_getAllocatorSettings"), reason="torch does not tell")
-def test_torch_understands_the_setting_of_its_allocator(monkeypatch):
-    before = torch._C._accelerator_getAllocatorSettings()
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        monkeypatch.delenv(name, raising=False)
-    try:
-        runner._let_segments_grow()
-        expected = "expandable_segments:True" if sys.platform == "linux" else before
-        assert torch._C._accelerator_getAllocatorSettings() == expected
-    finally:
-        torch._C._accelerator_setAllocatorSettings(before)
-
-
-def test_runs_that_are_tried_again_alone_begin_without_the_tensors_of_the_failure(monkeypatch):
-    class Tensor:
-        """Stands for what a training allocates."""
-
-    left, train_many = [], run.train_many
-
-    def fail_together(trainings):
-        if len(trainings) == 1:
-            assert [tensor() for tensor in left] == [None]
-            return train_many(trainings)
-        tensor = Tensor()
-        left.append(weakref.ref(tensor))
-        raise MemoryError
-
-    monkeypatch.setattr(run, "train_many", fail_together)
-    records = execute_together([changed("sg", 0), changed("sg", 1)], "cpu", None)
-    assert [record["status"] for record in records] == ["done", "done"]
-    assert left

@@ -21,12 +21,6 @@ def test_the_score_of_a_task_is_the_accuracy_on_its_data():
         assert TaskScore(XOR, data)(network) == accuracy(network, XOR, data)
 
 
-def test_scores_of_one_shape_can_be_computed_simultaneously():
-    other = cs.tasks.first_last_xor(4, n_train=8, n_val=30, n_test=20, seed=1)
-    assert TaskScore(XOR, XOR.val).shape == TaskScore(other, other.val).shape
-    assert TaskScore(XOR, XOR.test).shape != TaskScore(other, other.test).shape
-
-
 @pytest.mark.parametrize(("score", "first", "last"), [(0.5, 0.5, 0.5), ((0.75, -3.0), 0.75, -3.0), (2, 2.0, 2)])
 def test_the_first_entry_of_a_score_is_its_main_one(score, first, last):
     assert (main_score(score), last_entry(score)) == (first, last)

@@ -383,7 +383,9 @@ class SpikingEstimator(EstimatorChoices, Answers):
             The copy.
         """
         twin = copy(self)
-        twin.network_, twin._proof, twin.certificate_ = network, proof, proof.certificate
+        twin.network_ = network
+        twin._proof = proof
+        twin.certificate_ = proof.certificate
         twin._kept = twin._left_out = None  # they are about the old network
         return twin
 
@@ -736,7 +738,9 @@ class SpikingEstimator(EstimatorChoices, Answers):
             X = list(X.values()) if isinstance(X, Mapping) else X
             with foreign_errors():
                 X = _safe_indexing(X, counted)
-            y, weight, groups = y[counted], weight[counted], None if groups is None else groups[counted]
+            y = y[counted]
+            weight = weight[counted]
+            groups = None if groups is None else groups[counted]
         if groups is not None and len(np.unique(groups)) < 2:
             raise InvalidInputError("expected at least two groups of samples with weight, got one: pass groups=None")
         sequences = read_inputs(self, X, reset=reset)

@@ -321,7 +321,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         elif isinstance(self.witnesses, Tuning) or (method.stages[0] == "convex" and method.hidden == "sampled"):
             return self._tuning(data, hidden)
         elif method.stages[0] == "projection" and has_variation(data.sequences):
-            family = _trained_family(data.sequences)
+            family = trained_family(data.sequences.n_steps, data.sequences.n_features)
         else:
             family = _DEFAULT_FAMILY
         return {"hidden": hidden, "n_subnetworks": 1, "neuron": "lif", **family}
@@ -358,10 +358,10 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         return (DEFAULTS.n_neurons if self.method == "cvx" and not is_recurrent else DEFAULTS.n_trained,)
 
 
-def _trained_family(sequences: Sequences) -> Mapping[str, Any]:
+def trained_family(n_steps: int, n_features: int) -> Mapping[str, Any]:
     """Return neurons to train: they read the latest steps of all features, or of neighbours among many."""
-    n_delays = min(sequences.n_steps, max(12, 64 // sequences.n_features))
-    box = n_delays, min(sequences.n_features, 1024 // n_delays)
+    n_delays = min(n_steps, max(12, 64 // n_features))
+    box = n_delays, min(n_features, 1024 // n_delays)
     return {"geometry": "box", "box": box, "max_delay": n_delays - 1, "fan_in": None, "weights": "differences"}
 
 

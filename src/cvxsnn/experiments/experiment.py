@@ -56,13 +56,6 @@ class RunConfig:
         return _digest({key: value for key, value in self.as_dict().items() if key not in ("method", "convex")})
 
     @property
-    def shape_id(self) -> str:
-        """A name that runs share if their gradient stages have one shape, so that they can train simultaneously."""
-        # Weights of heads change numbers and no shapes.
-        shape = [dict(self.task), dict(self.family), dict(self.surrogate), {**self.objective, "head_weights": None}]
-        return json.dumps(shape, sort_keys=True)
-
-    @property
     def label(self) -> str:
         """A few words for a person."""
         arguments = [

@@ -3,7 +3,7 @@
 import itertools
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ..convex.objective import Objective
 from ..core import __version__
 from ..core.errors import CvxsnnError, DataFileError, is_out_of_memory
 from ..data.tasks import Task, make_task
-from ..fitting.methods import Settings, Trained, task_splits
+from ..fitting.methods import Settings, Trained, train_task
 from ..fitting.program import Program
 from ..fitting.search import Tuning
 from ..fitting.surrogate_settings import SurrogateSettings
@@ -23,7 +23,6 @@ from ..network.evaluation import accuracy, predict_autoregressive, score_tokens
 from ..network.spiking_network import SpikingNetwork
 from ..witnesses import describe_family, parse_distribution
 from . import ridge
-from .batching import PlannedTraining, train_many
 from .experiment import RunConfig
 
 _ABSENT: Mapping[str, str] = {"fan_in": "all", "max_delay": "all", "quantiles": "none"}
@@ -47,68 +46,50 @@ def execute(config: RunConfig, device: str = "cpu", stages: Path | None = None) 
     dict of str to object
         The record.
     """
-    return execute_together([config], device, stages)[0]
-
-
-def execute_together(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
-    """:func:`execute` for several runs, whose gradient stages share a GPU; if one fails, each is tried alone."""
     begin = time.perf_counter()
-    failure = ""
     try:
-        if configs[0].method == ridge.METHOD:
-            results = [_run_ridge(config, device) for config in configs]
+        if config.method == ridge.METHOD:
+            result = _run_ridge(config, device)
         else:
-            results = _train_and_describe(configs, device, stages)
+            result = _train_and_describe(config, device, stages)
     except (CvxsnnError, MemoryError, RuntimeError) as error:
         is_storage = isinstance(error, StageStorageError)
         if is_storage or not (isinstance(error, CvxsnnError) or is_out_of_memory(error)):
             raise
-        failure = f"{type(error).__name__}: {error}"
-    # Outside the handler: the traceback of an error keeps the tensors of the runs that failed.
-    if failure and len(configs) > 1:
-        return [execute(config, device, stages) for config in configs]
-    if failure:
-        results = [{"status": "failed", "error": failure, "seconds": round(time.perf_counter() - begin, 3)}]
-    return [
-        {"config": config.as_dict(), **_circumstances(device), **result}
-        for config, result in zip(configs, results, strict=True)
-    ]
+        seconds = round(time.perf_counter() - begin, 3)
+        result = {"status": "failed", "error": f"{type(error).__name__}: {error}", "seconds": seconds}
+    return {"config": config.as_dict(), **_circumstances(device), **result}
 
 
 class StageStorageError(DataFileError):
     """A gradient stage could not be stored; the run itself did not fail."""
 
 
-def _train_and_describe(configs: Sequence[RunConfig], device: str, stages: Path | None) -> list[dict[str, Any]]:
-    tasks, trainings = zip(*(_prepare(config, device, stages) for config in configs), strict=True)
+def _train_and_describe(config: RunConfig, device: str, stages: Path | None) -> dict[str, Any]:
+    task = make_task(**config.task, seed=config.seed)
     try:
-        results = train_many(trainings)
+        trained = _train(config, task, device, stages)
     except DataFileError as error:
         raise StageStorageError(f"{error}; then run the same command again") from None
-    return [
-        {
-            "status": "done",
-            "val": trained.history[-1].score,
-            "scores": _scores(trained.network.to(device), task),
-            **_facts(trained),
-            "seconds": round(trained.seconds, 3),
-        }
-        for task, trained in zip(tasks, results, strict=True)
-    ]
+    return {
+        "status": "done",
+        "val": trained.history[-1].score,
+        "scores": _scores(trained.network.to(device), task),
+        **_facts(trained),
+        "seconds": round(trained.seconds, 3),
+    }
 
 
 def train_and_score(config: RunConfig) -> tuple[Task, Trained, dict[str, float]]:
     """Return the task of a run, what was trained, and its test scores."""
-    task, training = _prepare(config, "cpu", None)
-    (trained,) = train_many([training])
+    task = make_task(**config.task, seed=config.seed)
+    trained = _train(config, task, "cpu", None)
     return task, trained, _scores(trained.network, task)
 
 
-def _prepare(config: RunConfig, device: str, stages: Path | None) -> tuple[Task, PlannedTraining]:
-    task = make_task(**config.task, seed=config.seed)
+def _train(config: RunConfig, task: Task, device: str, stages: Path | None) -> Trained:
     folder = None if stages is None else stages / config.start_id
-    settings, first, second = task_splits(task, make_settings(config))
-    return task, PlannedTraining(config.method, first, settings, second, folder, device)
+    return train_task(config.method, task, make_settings(config), checkpoints=folder, device=device)
 
 
 def _run_ridge(config: RunConfig, device: str) -> dict[str, Any]:

@@ -6,11 +6,8 @@ may work in one folder: a run is claimed before it is executed, and a claim ends
 """
 
 import gc
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +18,10 @@ from joblib import parallel_config
 from ..core.claims import claim, remove_abandoned
 from ..core.errors import DataFileError
 from ..core.parallel import run_tasks
-from ..fitting import METHODS
 from .experiment import RunConfig
 from .files import import_tasks
 from .records import Damaged, RecordStore
-from .run import execute_together
+from .run import execute
 
 
 @dataclass(frozen=True)
@@ -88,96 +84,66 @@ def run_all(
     notify = callback or (lambda *_: None)
     notify("runs", n_skipped, len(runs))
 
-    def carry_out(groups: Sequence[Sequence[str]], wait: bool) -> list[str]:
+    def carry_out(names: Sequence[str], wait: bool) -> list[str]:
         """Execute runs, and return those that other processes have claimed."""
         folder, claimed = str(store.folder.absolute()), []
-        groups_of_runs = ([(name, waiting[name], records.get(name)) for name in names] for names in groups)
-        tasks = [(group, device, folder, wait, imports) for group in groups_of_runs]
+        tasks = [(name, waiting[name], records.get(name), device, folder, wait, imports) for name in names]
         # -1 would put one process per core onto a single GPU.
-        for _, statuses in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
-            claimed += [name for name, status in statuses.items() if status == "claimed"]
-            counts.update(status for status in statuses.values() if status != "claimed")
+        for number, status in run_tasks(_run, tasks, n_jobs=n_jobs if device == "cpu" else max(1, n_jobs or 1)):
+            if status == "claimed":
+                claimed.append(names[number])
+            else:
+                counts[status] += 1
             notify("runs", n_skipped + counts.total(), len(runs))
         return claimed
 
+    # Slow ones first: the last to finish should not be a long one that began late.
+    order = sorted(waiting, key=lambda name: -_effort(waiting[name]))
     # Those of others last, one by one: they are recorded by then, or their process has ended without a record.
-    claimed = carry_out(_group(waiting, device), wait=False)
-    carry_out([[name] for name in claimed], wait=True)
+    claimed = carry_out(order, wait=False)
+    carry_out(claimed, wait=True)
     made_again = tuple(record for record in damaged if record.path.stem in runs)
     return Outcome(counts["done"], counts["failed"], n_skipped + counts["recorded"], made_again)
 
 
-def _group(waiting: Mapping[str, RunConfig], device: str) -> list[list[str]]:
-    """Return runs to execute together: on a GPU those that can train simultaneously, else each alone."""
-    # Slow ones first: the last to finish should not be a long one that began late.
-    order = sorted(waiting, key=lambda name: -_effort(waiting[name]))
-    if device == "cpu":
-        return [[name] for name in order]
-    groups: dict[str, list[str]] = {}
-    for name in order:
-        method = METHODS.get(waiting[name].method)
-        is_gradient = method is not None and set(method.stages) == {"gradient"}
-        groups.setdefault(waiting[name].shape_id if is_gradient else name, []).append(name)
-    return list(groups.values())
-
-
 def _run(
-    runs: Sequence[tuple[str, RunConfig, Mapping[str, Any] | None]],
+    name: str,
+    config: RunConfig,
+    before: Mapping[str, Any] | None,
     device: str,
     folder: str,
     wait: bool,
     imports: Sequence[Path],
-) -> dict[str, str]:
-    """Execute runs in a worker, which also writes their records, so that no record waits to be written.
+) -> str:
+    """Execute a run in a worker, which also writes its record, so that no record waits to be written.
 
-    Each run comes with the record that was read before, if there was one. Runs that others have claimed, or have
-    recorded since, are left out.
+    The run comes with the record that was read before, if there was one. It is left out if others have claimed it, or
+    have recorded it since.
     """
     for path in imports:
         import_tasks(path)
     if device == "cpu":  # a process per core; work on a GPU has all cores for what stays on the CPU
         torch.set_num_threads(1)
-    else:
-        _let_segments_grow()
     store = RecordStore(Path(folder))
-    statuses = {name: "claimed" for name, *_ in runs}
-    ours = {}
-    with ExitStack() as claims:
-        for name, config, before in runs:
-            if claims.enter_context(claim(store.folder / f".{name}.claim", wait=wait)):
-                statuses[name] = "recorded"
-                # Between reading the records and the claim, another process may have finished the run.
-                if store.read(name) in (None, before):
-                    ours[name] = config
-        if not ours:
-            return statuses
+    with claim(store.folder / f".{name}.claim", wait=wait) as is_ours:
+        if not is_ours:
+            return "claimed"
+        # Between reading the records and the claim, another process may have finished the run.
+        if store.read(name) not in (None, before):
+            return "recorded"
         with parallel_config("sequential"):  # runs use all cores already, so a run stays in one process
-            records = execute_together(list(ours.values()), device, store.folder.parent / "stages")
+            record = execute(config, device, store.folder.parent / "stages")
         if device != "cpu":
             # The next run has other sizes: blocks that torch keeps for reuse would be too small for its matrices.
             gc.collect()
             torch.cuda.empty_cache()
         try:
-            for name, record in zip(ours, records, strict=True):
-                store.write(name, record)
-                statuses[name] = str(record["status"])
+            store.write(name, record)
         except DataFileError as error:
             raise DataFileError(
                 f"{error}; free some space or choose another --output, then run the same command again"
             ) from None
-    return statuses
-
-
-def _let_segments_grow() -> None:
-    """Let torch extend the segments of a GPU's memory, unless the user has configured its allocator.
-
-    This must precede the first allocation. Matrices of different sizes otherwise fragment the memory: a fifth of it was
-    reserved and unusable when a run ended for lack of memory.
-    """
-    if sys.platform == "linux" and not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}:
-        # Not by the environment, which torch may have read by now.
-        configure = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
-        (configure or torch.cuda.memory._set_allocator_settings)("expandable_segments:True")
+    return str(record["status"])
 
 
 def _effort(config: RunConfig) -> float:

@@ -180,7 +180,9 @@ def order_neurons(problem: ConvexProblem, n_most: int) -> Tensor:
     dictionary, weight = problem.dictionary, problem.row_weight[:, None]
     (head,) = problem.heads
     neurons, atoms_of = _distinct_neurons(dictionary)
-    n_most, means, product = min(n_most, len(neurons)), _means(problem), _product(problem)
+    n_most = min(n_most, len(neurons))
+    means = _means(problem)
+    product = _product(problem)
     targets = weight * (head.targets - problem.intercept * (problem.row_weight @ head.targets))
     linear, spread = dictionary.rmatvec(targets), _second_moments(problem) - means.square()
     shrinkage = FEW.shrinkage * float(spread.mean())

@@ -73,7 +73,7 @@ class GradientPlan:
     seed : int
         The seed of the further networks.
     device : torch.device or str, optional
-        Where to compute; by default the device of the network. On a GPU the candidates train side by side.
+        Where to compute; by default the device of the network.
     checkpoint : Path, optional
         A file for the state of training. Further jobs have files next to it.
     program : Program, optional
@@ -210,7 +210,7 @@ def gradient_stage(
     >>> len(gradient_stage(plan).history)
     3
     """
-    train = partial(train_jobs, side_by_side=None, callback=callback, max_seconds=max_seconds)
+    train = partial(train_jobs, callback=callback, max_seconds=max_seconds)
     runs = train(plan.jobs())
     return plan.finish(runs, train(plan.further_jobs(runs)))
 

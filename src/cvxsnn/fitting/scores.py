@@ -63,9 +63,3 @@ class TaskScore:
     def __call__(self, network: SpikingNetwork) -> float:
         """Return the accuracy of a network, as the task defines it."""
         return accuracy(network, self.task, self.data)
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """Key that is equal for scores that can be computed simultaneously for several networks."""
-        targets = tuple((head, values.shape) for head, values in self.data.heads.items())
-        return (self.data.inputs.shape, targets, self.task.feedback)

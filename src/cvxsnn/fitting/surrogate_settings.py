@@ -1,7 +1,7 @@
 """The settings of surrogate gradients, which a parameter of the estimators holds and model files keep."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ..core.checks import check_fields
@@ -88,12 +88,6 @@ class SurrogateSettings:
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InvalidInputError(f"expected {name} from 0 to below 1, got {getattr(self, name)!r}")
-
-    @property
-    def kind(self) -> "SurrogateSettings":
-        """Settings that networks must share to train side by side; the others are set to one value."""
-        alike = replace(self, learning_rate=1.0, weight_decay=0.0, steepness=1.0, clip_norm=1.0)
-        return replace(alike, dropout=0.0, input_dropout=0.0, spike_penalty=0.0)
 
     @property
     def dynamics(self) -> frozenset[str]:

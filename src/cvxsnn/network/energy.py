@@ -235,7 +235,9 @@ def count_operations(network: SpikingNetwork, inputs: Sequences | Array) -> Oper
     check_network(network)
     sequences = Sequences.of(inputs).to(network.weight.device)
     check_stack(network.layers, sequences.n_features)
-    values, inside, n_samples = snap_inputs(sequences.inputs), sequences.is_inside(), len(sequences)
+    values = snap_inputs(sequences.inputs)
+    inside = sequences.is_inside()
+    n_samples = len(sequences)
     if isinstance(network.layers[0], LateralLayer):
         values = network.layers[0].view(values.transpose(0, 1)).transpose(0, 1)
     values = values if inside is None else values * inside[:, :, None]

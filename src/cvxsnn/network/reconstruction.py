@@ -361,7 +361,9 @@ def _parallel(
 ) -> tuple[list[HiddenLayer], Tensor]:
     """Return one subnetwork per atom: its lower layers, and ``width`` copies of its last neuron."""
     *lower, last = witnesses.layers
-    is_recurrent, device, n_atoms = last.recurrence is not None, last.weight.device, len(neurons)
+    is_recurrent = last.recurrence is not None
+    device = last.weight.device
+    n_atoms = len(neurons)
     # Copies of a recurrent neuron stand beside the rest of its layer, which takes part in the atom's spikes.
     top_width = last.width + width - 1 if is_recurrent else width
     sizes = [(layer.n_taps, layer.width) for layer in lower] + [(last.n_taps, top_width)]

@@ -132,7 +132,9 @@ def summarise(network: SpikingNetwork) -> NetworkSummary:
     check_network(network)
     layers, senders = [], torch.full((network.n_subnetworks,), network.n_features, device=network.weight.device)
     for depth, (layer, is_connected) in enumerate(zip(network.layers, connected_neurons(network), strict=True), 1):
-        neurons, weights, address_bits = is_connected.sum(1), [layer.weight], 0
+        neurons = is_connected.sum(1)
+        weights = [layer.weight]
+        address_bits = 0
         n_weights = int((neurons * (layer.n_taps if layer.has_delays else senders)).sum())
         if layer.has_delays:
             address_bits = n_weights * ((layer.n_inputs - 1).bit_length() + layer.max_delay.bit_length())

@@ -62,7 +62,9 @@ def trace(network: SpikingNetwork, inputs: Sequences | Array) -> Trace:
         raise InvalidInputError("expected sequences of equal length, got padded ones: trace them one by one")
     state = network.start(len(sequences), sequences.n_steps)
     has_membranes = NEURON_MODELS.of(network.layers[-1]).keeps_membrane
-    spikes, membranes, scores = [], [], []
+    spikes = []
+    membranes = []
+    scores = []
     for step in sequences.inputs.unbind(1):
         state, score = network.step(state, step)
         last = state.layers[-1]

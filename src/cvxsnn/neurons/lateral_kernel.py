@@ -75,7 +75,9 @@ class LateralTable:
     @classmethod
     def of(cls, layer: LateralLayer) -> "LateralTable":
         """Return the table of a layer."""
-        n_taps, n_neurons, n_views = layer.n_taps, layer.n_subnetworks * layer.width, len(layer.views)
+        n_taps = layer.n_taps
+        n_neurons = layer.n_subnetworks * layer.width
+        n_views = len(layer.views)
 
         def rows(value: Tensor) -> Tensor:
             return value.cpu().transpose(1, 2).reshape(n_neurons, n_taps)
@@ -347,13 +349,14 @@ def _sum_three(totals, n, values, at, row, shift, weight, tap, stop):  # type: i
                 c[i] += c0 * y0 + c1 * y1 + c2 * y2
         tap += 3
     while tap < stop:
-        a0, b0, c0, skipped = weight[tap], weight[tap + own], weight[tap + 2 * own], max(0, shift[tap] - at)
-        x0, late_a, late_b, late_c = (
-            values[row[tap], at + skipped - shift[tap] :],
-            a[skipped:],
-            b[skipped:],
-            c[skipped:],
-        )
+        a0 = weight[tap]
+        b0 = weight[tap + own]
+        c0 = weight[tap + 2 * own]
+        skipped = max(0, shift[tap] - at)
+        x0 = values[row[tap], at + skipped - shift[tap] :]
+        late_a = a[skipped:]
+        late_b = b[skipped:]
+        late_c = c[skipped:]
         for i in range(n - skipped):
             y0 = x0[i]
             late_a[i] += a0 * y0
@@ -384,7 +387,9 @@ def _largest_sums(  # type: ignore[no-untyped-def]
     values, pad, tap, stop, row, shift, weight, lengths, sums, largest, together
 ):
     """Write the largest sum on each sequence of a neuron, or of three that read the same."""
-    n_values, n_samples, shortest = values.shape[1], len(lengths), lengths.min()
+    n_values = values.shape[1]
+    n_samples = len(lengths)
+    shortest = lengths.min()
     largest[:together] = -np.inf
     for at in range(pad, n_values, sums.shape[1]):
         n, begin = min(sums.shape[1], n_values - at), (at - pad) // n_samples
@@ -442,7 +447,9 @@ def _count_levels(  # type: ignore[no-untyped-def]
     first,
 ):
     """Count the steps in which each neuron of a bundle fires: where its sum is at least its level."""
-    n_values, n_samples, shortest = values.shape[1], len(lengths), lengths.min()
+    n_values = values.shape[1]
+    n_samples = len(lengths)
+    shortest = lengths.min()
     for at in range(pad, n_values, len(sums)):
         total, begin = sums[: n_values - at], (at - pad) // n_samples
         _sum_one(total, values, at, row, shift, weight, tap, stop)
@@ -507,13 +514,17 @@ def _count_runs(total, n_samples, least, k, silent, count, run, longest):  # typ
         if offset + _TOGETHER * n_samples <= len(total):
             now = total[offset : offset + _TOGETHER * n_samples]
             for i in range(n_samples):
-                n, run_now, most = count[k, i], run[k, i], longest[k, i]
+                n = count[k, i]
+                run_now = run[k, i]
+                most = longest[k, i]
                 for step in range(_TOGETHER):
                     fires = np.int32(now[step * n_samples + i] >= least)
                     n += fires
                     run_now = (run_now + np.int32(1)) * fires
                     most = max(most, run_now)
-                count[k, i], run[k, i], longest[k, i] = n, run_now, most
+                count[k, i] = n
+                run[k, i] = run_now
+                longest[k, i] = most
             offset += _TOGETHER * n_samples
         else:
             now = total[offset : offset + n_samples]
@@ -532,7 +543,9 @@ def _sum_rivals(  # type: ignore[no-untyped-def]
     """Write the drives of a group, from position ``at`` of the rows on."""
     n, k = values.shape[1] - at, 0
     while k < n_rivals:
-        total, tap, stop = several[k, :n], starts[head + k], starts[head + k + 1]
+        total = several[k, :n]
+        tap = starts[head + k]
+        stop = starts[head + k + 1]
         if k + 2 < n_rivals and twins[head + k] and twins[head + k + 1]:
             _sum_three(several[k : k + 3], len(total), values, at, row, shift, weight, tap, stop)
             k += 3
@@ -550,7 +563,9 @@ def _sum_rivals(  # type: ignore[no-untyped-def]
 @_compiled
 def _find_winners(several, n_rivals, sign, margin, top, winner):  # type: ignore[no-untyped-def]
     """Write the number of the largest drive, and return at how many places another may be the largest."""
-    n, largest, second = len(winner), top[0, : len(winner)], top[1, : len(winner)]
+    n = len(winner)
+    largest = top[0, : len(winner)]
+    second = top[1, : len(winner)]
     one = several[0, :n]
     for i in range(n):
         largest[i] = sign * one[i]
@@ -558,10 +573,19 @@ def _find_winners(several, n_rivals, sign, margin, top, winner):  # type: ignore
         winner[i] = 0
     k = 1
     while k + 1 < n_rivals:  # two at once; all values are loaded first, so that the compiler needs no branches
-        one, two, number, next_number = several[k, :n], several[k + 1, :n], np.int32(k), np.int32(k + 1)
+        one = several[k, :n]
+        two = several[k + 1, :n]
+        number = np.int32(k)
+        next_number = np.int32(k + 1)
         for i in range(n):
-            x, y, most, other, who = sign * one[i], sign * two[i], largest[i], second[i], winner[i]
-            high, low, who_high = max(x, y), min(x, y), next_number if y > x else number
+            x = sign * one[i]
+            y = sign * two[i]
+            most = largest[i]
+            other = second[i]
+            who = winner[i]
+            high = max(x, y)
+            low = min(x, y)
+            who_high = next_number if y > x else number
             second[i] = max(max(other, low), min(high, most))
             largest[i] = max(high, most)
             winner[i] = who_high if high > most else who
@@ -569,7 +593,10 @@ def _find_winners(several, n_rivals, sign, margin, top, winner):  # type: ignore
     if k < n_rivals:
         one, number = several[k, :n], np.int32(k)
         for i in range(n):
-            x, most, other, who = sign * one[i], largest[i], second[i], winner[i]
+            x = sign * one[i]
+            most = largest[i]
+            other = second[i]
+            who = winner[i]
             second[i] = max(other, min(x, most))
             largest[i] = max(x, most)
             winner[i] = number if x > most else who
@@ -636,7 +663,9 @@ def _count_wins(  # type: ignore[no-untyped-def]
                 for i in range(n_samples):
                     counted[i] += now[i] == number
         if needs_order:
-            own_run, own_longest, own_first = run[begin + k], longest[begin + k], first[begin + k]
+            own_run = run[begin + k]
+            own_longest = longest[begin + k]
+            own_first = first[begin + k]
             for offset in range(0, len(winner), n_samples):
                 for i in range(n_samples):
                     wins = np.int32(winner[offset + i] == k)
@@ -677,13 +706,18 @@ def _scan(  # type: ignore[no-untyped-def]
     top32, top = np.empty((2, width), np.float32), np.empty((2, width))
     winner = np.empty(width, np.int32)
     most32, most = np.empty((3, n_samples), np.float32), np.empty((1, n_samples))
-    summed, n_summed, silent = lo, 0, np.empty(sums.shape[1] + 1, np.int32)
+    summed = lo
+    n_summed = 0
+    silent = np.empty(sums.shape[1] + 1, np.int32)
     count, run = np.empty((1, n_samples), np.int32), np.empty((1, n_samples), np.int32)
     longest, first = np.empty((1, n_samples), np.int32), np.empty((1, n_samples), np.int32)
     last = np.empty((1, n_samples), np.int32)
     for bundle in range(lo, hi):
         members = order[edges[bundle] : edges[bundle + 1]]
-        n, n_rivals, margin, head = len(members), rivals[bundle], margins[bundle], heads[bundle]
+        n = len(members)
+        n_rivals = rivals[bundle]
+        margin = margins[bundle]
+        head = heads[bundle]
         tap, stop = starts[head], starts[head + 1]
         if n > len(count):
             count, run = np.empty((n, n_samples), np.int32), np.empty((n, n_samples), np.int32)
@@ -691,8 +725,15 @@ def _scan(  # type: ignore[no-untyped-def]
             last = np.empty((n, n_samples), np.int32)
         for k in range(n):
             for i in range(n_samples):
-                count[k, i], run[k, i], longest[k, i], first[k, i], last[k, i] = 0, 0, 0, 0, 0
-        needs_all, needs_largest, needs_last, needs_order = False, False, False, False
+                count[k, i] = 0
+                run[k, i] = 0
+                longest[k, i] = 0
+                first[k, i] = 0
+                last[k, i] = 0
+        needs_all = False
+        needs_largest = False
+        needs_last = False
+        needs_order = False
         for k in range(n):
             own = members[k]
             needs_order |= max(columns[own, _BURST], columns[own, _FIRST]) >= 0
@@ -714,7 +755,9 @@ def _scan(  # type: ignore[no-untyped-def]
                     )
                 # The largest sums of the group, and the smallest, which are the largest of the group that mirrors it.
                 for begin in range(0, n, n_rivals):
-                    sign, n_close, margin32 = 1 if begin == 0 else -1, 1, np.float32(2 * margin)
+                    sign = 1 if begin == 0 else -1
+                    n_close = 1
+                    margin32 = np.float32(2 * margin)
                     if margin < np.inf:
                         sign32 = np.float32(sign)
                         n_close = _find_winners(several32, n_rivals, sign32, margin32, top32, won)

@@ -98,6 +98,21 @@ def _n_sums(n_samples):  # type: ignore[no-untyped-def]
 
 
 @partial(_compiled, inline="always")
+def _four_taps(values, at, row, shift, weight, tap):  # type: ignore[no-untyped-def]
+    """Return the weights of four taps and the rows that they read."""
+    return (
+        weight[tap],
+        weight[tap + 1],
+        weight[tap + 2],
+        weight[tap + 3],
+        values[row[tap], at - shift[tap] :],
+        values[row[tap + 1], at - shift[tap + 1] :],
+        values[row[tap + 2], at - shift[tap + 2] :],
+        values[row[tap + 3], at - shift[tap + 3] :],
+    )
+
+
+@partial(_compiled, inline="always")
 def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore[no-untyped-def]
     """Write the sums of one neuron, from position ``at`` of the rows on; its taps are sorted by their shifts."""
     n = len(total)
@@ -111,60 +126,30 @@ def _sum_taps(total, values, at, row, shift, weight, tap, stop):  # type: ignore
     # Several rows at once, so that sums are loaded and stored less often: nine, the usual number of taps, or four, then
     # eights.
     if (complete - tap) % 8 == 1 and tap + 8 < complete:
-        w0 = weight[tap]
-        w1 = weight[tap + 1]
-        w2 = weight[tap + 2]
-        w3 = weight[tap + 3]
-        w4 = weight[tap + 4]
-        w5 = weight[tap + 5]
-        w6 = weight[tap + 6]
-        w7 = weight[tap + 7]
+        w0, w1, w2, w3, x0, x1, x2, x3 = _four_taps(values, at, row, shift, weight, tap)
+        w4, w5, w6, w7, x4, x5, x6, x7 = _four_taps(values, at, row, shift, weight, tap + 4)
         w8 = weight[tap + 8]
-        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
-        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
-        x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
-        x6, x7 = values[row[tap + 6], at - shift[tap + 6] :], values[row[tap + 7], at - shift[tap + 7] :]
         x8 = values[row[tap + 8], at - shift[tap + 8] :]
         for i in range(n):
             first_four = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
             total[i] = first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i])) + w8 * x8[i]
         tap += 9
     elif tap + 3 < complete:
-        w0 = weight[tap]
-        w1 = weight[tap + 1]
-        w2 = weight[tap + 2]
-        w3 = weight[tap + 3]
-        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
-        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
+        w0, w1, w2, w3, x0, x1, x2, x3 = _four_taps(values, at, row, shift, weight, tap)
         for i in range(n):
             total[i] = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
         tap += 4
     else:
         total[:] = 0
     while tap + 7 < complete:
-        w0 = weight[tap]
-        w1 = weight[tap + 1]
-        w2 = weight[tap + 2]
-        w3 = weight[tap + 3]
-        w4 = weight[tap + 4]
-        w5 = weight[tap + 5]
-        w6 = weight[tap + 6]
-        w7 = weight[tap + 7]
-        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
-        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
-        x4, x5 = values[row[tap + 4], at - shift[tap + 4] :], values[row[tap + 5], at - shift[tap + 5] :]
-        x6, x7 = values[row[tap + 6], at - shift[tap + 6] :], values[row[tap + 7], at - shift[tap + 7] :]
+        w0, w1, w2, w3, x0, x1, x2, x3 = _four_taps(values, at, row, shift, weight, tap)
+        w4, w5, w6, w7, x4, x5, x6, x7 = _four_taps(values, at, row, shift, weight, tap + 4)
         for i in range(n):
             first_four = (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
             total[i] += first_four + ((w4 * x4[i] + w5 * x5[i]) + (w6 * x6[i] + w7 * x7[i]))
         tap += 8
     while tap + 3 < complete:
-        w0 = weight[tap]
-        w1 = weight[tap + 1]
-        w2 = weight[tap + 2]
-        w3 = weight[tap + 3]
-        x0, x1 = values[row[tap], at - shift[tap] :], values[row[tap + 1], at - shift[tap + 1] :]
-        x2, x3 = values[row[tap + 2], at - shift[tap + 2] :], values[row[tap + 3], at - shift[tap + 3] :]
+        w0, w1, w2, w3, x0, x1, x2, x3 = _four_taps(values, at, row, shift, weight, tap)
         for i in range(n):
             total[i] += (w0 * x0[i] + w1 * x1[i]) + (w2 * x2[i] + w3 * x3[i])
         tap += 4

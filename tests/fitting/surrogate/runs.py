@@ -7,9 +7,8 @@ import torch
 import cvxsnn as cs
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
-from cvxsnn.fitting import SurrogateSettings, TaskScore, train_surrogate
+from cvxsnn.fitting import SurrogateSettings, train_surrogate
 from cvxsnn.fitting.surrogate.settings import initial_network
-from cvxsnn.fitting.surrogate.trainer import SurrogateJob
 
 XOR = cs.tasks.first_last_xor(3, n_train=40, n_val=40, n_test=8)
 DATA = TrainingSet.of(XOR.train)
@@ -53,20 +52,3 @@ def tensors_of(network):
 def are_same(one, other):
     one, other = tensors_of(one), tensors_of(other)
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def jobs_of_addition():
-    """Three pairs of jobs, on different data of one shape, the model fed its own answers; a fourth of another width."""
-    jobs = []
-    for seed, width in ((0, 8), (1, 8), (2, 8), (3, 9)):
-        task = cs.tasks.addition(
-            base=3, n_digits=3, n_train=48, n_val=32, n_test=8, ood_digits=(6,), n_test_ood=4, seed=seed
-        )
-        loss = {"sum": "softmax", "carry": "logistic"}
-        objective = Objective(loss, "all", {"carry": 1.0 + seed}, "ramped").for_classes(task.n_classes)
-        data = TrainingSet.of(task.train)
-        layers = cs.gaussian_witnesses(3, (6, width), 2, seed=seed).layers
-        network = initial_network(layers, objective, data, seed)
-        settings = [SurrogateSettings(epochs=12, learning_rate=rate, seed=seed) for rate in (1e-2, 1e-3)]
-        jobs += [SurrogateJob(network, data, objective, own, TaskScore(task, task.val)) for own in settings]
-    return jobs

@@ -7,43 +7,32 @@ from tolerances import STANDARD_ERRORS
 from cvxsnn.fitting.surrogate.dropout import Dropout
 
 BLOCK = torch.ones(4, 5, 60, 30)
-"""Two networks of two subnetworks each, 5 steps, 60 sequences, 30 neurons."""
+"""Four subnetworks, 5 steps, 60 sequences, 30 neurons."""
 
 
-def dropout(inputs=(0.2, 0.5), hidden=(0.2, 0.5), keys=(11, 12)):
-    return Dropout(inputs, hidden, keys)
-
-
+@pytest.mark.parametrize("share", [0.2, 0.5])
 @pytest.mark.parametrize("depth", [0, 1])
-def test_a_share_is_hidden_and_the_rest_scaled_up(depth):
-    hidden = dropout().hide(BLOCK, depth)
-    for network, share in enumerate((0.2, 0.5)):
-        own = hidden[2 * network : 2 * network + 2]
-        assert own.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
-        n_draws = own.numel() if depth == 0 else own[:, 0].numel()
-        spread = (share * (1 - share) / n_draws) ** 0.5
-        assert abs(float((own == 0).double().mean()) - share) < STANDARD_ERRORS * spread
+def test_a_share_is_hidden_and_the_rest_scaled_up(depth, share):
+    hidden = Dropout(share, share, 11).hide(BLOCK, depth)
+    assert hidden.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+    n_draws = hidden.numel() if depth == 0 else hidden[:, 0].numel()
+    spread = (share * (1 - share) / n_draws) ** 0.5
+    assert abs(float((hidden == 0).double().mean()) - share) < STANDARD_ERRORS * spread
 
 
 def test_inputs_are_hidden_a_step_at_a_time_and_neurons_for_a_whole_sequence():
-    assert not torch.equal(*dropout().hide(BLOCK, 0)[0, :2])
-    hidden = dropout().hide(BLOCK, 1)
+    assert not torch.equal(*Dropout(0.5, 0.5, 11).hide(BLOCK, 0)[0, :2])
+    hidden = Dropout(0.5, 0.5, 11).hide(BLOCK, 1)
     assert torch.equal(hidden, hidden[:, :1].expand_as(hidden))
 
 
 def test_nothing_is_hidden_without_a_share():
-    assert dropout((0.0, 0.0), (0.0, 0.0)).hide(BLOCK, 0) is BLOCK
-
-
-def test_what_is_hidden_from_a_network_does_not_depend_on_the_others():
-    together = dropout().hide(BLOCK, 1)
-    alone = Dropout([0.5], [0.5], [12]).hide(BLOCK[2:], 1)
-    assert torch.equal(together[2:], alone)
+    assert Dropout(0.0, 0.0, 11).hide(BLOCK, 0) is BLOCK
 
 
 def test_steps_depths_samples_and_subnetworks_are_hidden_independently():
-    one, other = (Dropout([0.5], [0.5], [key]).hide(BLOCK, 1) == 0 for key in (5, 6))
-    deeper = Dropout([0.5], [0.5], [5]).hide(BLOCK, 2) == 0
+    one, other = (Dropout(0.5, 0.5, key).hide(BLOCK, 1) == 0 for key in (5, 6))
+    deeper = Dropout(0.5, 0.5, 5).hide(BLOCK, 2) == 0
     pairs = [
         (one, other),
         (one, deeper),

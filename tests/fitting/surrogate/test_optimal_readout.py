@@ -119,14 +119,6 @@ def test_hidden_layers_of_every_kind_are_trained():
             assert not torch.equal(layer.weight, start.weight)
 
 
-def test_training_side_by_side_is_training_alone():
-    program, network, data = make("logistic")
-    jobs = [SurrogateJob(network, data, LOGISTIC, QUICK, len_of_history(), program=program) for _ in range(2)]
-    alone = train_jobs([SurrogateJob(network, data, LOGISTIC, QUICK, len_of_history(), program=program)])[0]
-    for run in train_jobs(jobs):
-        torch.testing.assert_close(run.network.layers[0].weight, alone.network.layers[0].weight, rtol=1e-3, atol=1e-4)
-
-
 def len_of_history():
     """A score that rises with every call."""
     calls = []

@@ -13,8 +13,8 @@ from cvxsnn import SpikingClassifier, SpikingRegressor
 from cvxsnn.convex import Objective
 from cvxsnn.data import Sequences, TrainingSet
 from cvxsnn.fitting import PROJECTION
-from cvxsnn.fitting.surrogate.networks import TrainableNetworks
-from cvxsnn.fitting.surrogate.trainer import SurrogateJob, train_jobs
+from cvxsnn.fitting.surrogate.networks import TrainableNetwork
+from cvxsnn.fitting.surrogate.trainer import SurrogateJob
 from cvxsnn.network import count_operations
 
 SEQUENCES = make_sequences(n_samples=60, n_steps=10)
@@ -32,17 +32,14 @@ def constant(network):
 
 @pytest.mark.parametrize("lengths", [None, [3, 1, 2, 3] * 10])
 def test_the_rate_is_the_share_of_neurons_and_steps_with_a_spike(lengths):
-    networks = [draw_network(hidden=(7, 5), seed=seed) for seed in range(2)]
-    model = TrainableNetworks(networks, "arctan", [1.0, 1.0], frozenset())
-    inputs = torch.stack([DATA.inputs, DATA.inputs.flip(0)])
-    counted = None if lengths is None else torch.tensor([lengths, lengths[::-1]])
-    scores, fired = model.run(inputs, counted)
-    assert torch.equal(scores, model(inputs, counted))
-    rates = model.firing_rates(fired, counted)
-    for number, network in enumerate(networks):
-        operations = count_operations(network, Sequences(inputs[number], None if counted is None else counted[number]))
-        share = operations.total.n_spikes / (operations.n_steps * 2 * (7 + 5))
-        assert float(rates[number].detach()) == pytest.approx(share, rel=SINGLE_PRECISION)
+    network = draw_network(hidden=(7, 5))
+    model = TrainableNetwork(network, "arctan", 1.0, frozenset())
+    counted = None if lengths is None else torch.tensor(lengths)
+    scores, fired = model.run(DATA.inputs, counted)
+    assert torch.equal(scores, model(DATA.inputs, counted))
+    operations = count_operations(network, Sequences(DATA.inputs, counted))
+    share = operations.total.n_spikes / (operations.n_steps * 2 * (7 + 5))
+    assert float(model.firing_rate(fired, counted).detach()) == pytest.approx(share, rel=SINGLE_PRECISION)
 
 
 def test_neurons_fire_less_if_spikes_have_a_price_and_the_last_epoch_is_kept():
@@ -57,18 +54,9 @@ def test_neurons_fire_less_if_spikes_have_a_price_and_the_last_epoch_is_kept():
     assert counts[0] < 0.8 * counts[2]
 
 
-def test_jobs_with_different_prices_train_side_by_side_as_each_alone():
-    jobs = [
-        SurrogateJob(draw_network(), DATA, LOGISTIC, replace(QUICK, epochs=2, spike_penalty=own), constant)
-        for own in (0.0, 1.0)
-    ]
-    assert jobs[0].shape == jobs[1].shape
+def test_a_checkpoint_knows_the_price():
+    jobs = [SurrogateJob(draw_network(), DATA, LOGISTIC, replace(QUICK, spike_penalty=own), constant) for own in (0, 1)]
     assert jobs[0].origin["settings"] != jobs[1].origin["settings"]
-    together, alone = train_jobs(jobs), train_jobs(jobs, side_by_side=False)
-    for one, other in zip(together, alone, strict=True):
-        weights = one.network.layers[0].weight, other.network.layers[0].weight
-        torch.testing.assert_close(*weights, rtol=SINGLE_PRECISION, atol=SINGLE_PRECISION)
-    assert not torch.equal(together[0].network.layers[0].weight, together[1].network.layers[0].weight)
 
 
 def test_the_price_does_not_depend_on_the_unit_of_real_targets():

@@ -14,7 +14,6 @@ from fitting.surrogate.runs import (
     are_same,
     delayed,
     draw_network,
-    jobs_of_addition,
     tensors_of,
     train,
 )
@@ -28,9 +27,7 @@ from cvxsnn.core import storage
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.data import TrainingSet
 from cvxsnn.data.sequences import Sequences
-from cvxsnn.fitting import SurrogateSettings, train_surrogate
-from cvxsnn.fitting.surrogate.settings import initial_network
-from cvxsnn.fitting.surrogate.trainer import SurrogateJob, train_jobs
+from cvxsnn.fitting import SurrogateSettings
 from cvxsnn.neurons.taps import lift
 
 
@@ -372,93 +369,6 @@ def test_dropout_hides_neurons_from_training_only():
     assert hidden.best.score == accuracy(hidden.network)
 
 
-def three_networks():
-    task = cs.tasks.first_last_xor(4, n_train=40, n_val=20, n_test=20)
-    data, objective = TrainingSet.of(task.train), Objective("logistic")
-    layers = [cs.gaussian_witnesses(2, (6, 8), 2, seed=seed).layers for seed in range(3)]
-    return data, objective, [initial_network(own, objective, data, seed) for seed, own in enumerate(layers)]
-
-
-def test_networks_side_by_side_learn_what_each_learns_alone():
-    data, objective, networks = three_networks()
-    settings = [
-        SurrogateSettings(
-            epochs=2, batch_size=20, learning_rate=rate, weight_decay=decay, steepness=steep, clip_norm=clip, dropout=d
-        )
-        for rate, decay, steep, clip, d in (
-            (1e-3, 0.0, 1.0, 1.0, 0.0),
-            (3e-2, 0.5, 2.0, 0.1, 0.3),
-            (1e-2, 0.1, 0.5, 1e-3, 0.1),
-        )
-    ]
-    jobs = [
-        SurrogateJob(network, data, objective, own, lambda _: 0.0)
-        for network, own in zip(networks, settings, strict=True)
-    ]
-    assert len({job.shape for job in jobs}) == 1
-    for run, network, own in zip(train_jobs(jobs), networks, settings, strict=True):
-        alone = train_surrogate(network, data, objective, own, score=lambda _: 0.0)
-        assert run.settings == own
-        assert [e.loss for e in run.history][1:] == pytest.approx(
-            [e.loss for e in alone.history][1:], rel=SINGLE_PRECISION
-        )
-        torch.testing.assert_close(run.network.weight, alone.network.weight, rtol=SINGLE_PRECISION, atol=WEIGHT_GRID)
-
-
-def test_a_network_that_has_lost_patience_waits_for_the_others():
-    data, objective, networks = three_networks()
-    settings = [SurrogateSettings(epochs=5, patience=2, learning_rate=rate) for rate in (1e-3, 1e-2, 3e-2)]
-    calls = iter(range(10**6))
-    # The first network's score falls, the others' rise: networks are scored in turn.
-    scores = lambda _: (lambda k: -k if k in (0, 3, 6) else k)(next(calls))  # noqa: E731
-    runs = train_jobs(
-        [SurrogateJob(network, data, objective, own, scores) for network, own in zip(networks, settings, strict=True)]
-    )
-    assert [len(run.history) for run in runs] == [3, 6, 6]
-    assert runs[0].best.epoch == 0
-
-
-def test_jobs_on_their_own_data_side_by_side_are_those_done_one_by_one():
-    jobs = jobs_of_addition()
-    assert len({job.shape for job in jobs}) == 2
-    for run, job in zip(train_jobs(jobs), jobs, strict=True):
-        alone = train_surrogate(job.network, job.data, job.objective, job.settings, score=job.score)
-        assert run.settings == job.settings
-        assert [e.loss for e in run.history][1:3] == pytest.approx(
-            [e.loss for e in alone.history][1:3], rel=SINGLE_PRECISION
-        )
-
-
-def test_jobs_side_by_side_go_on_from_their_checkpoints(tmp_path):
-    jobs = jobs_of_addition()[:6]
-    stored = [replace(job, checkpoint=tmp_path / f"{number}.safetensors") for number, job in enumerate(jobs)]
-
-    def interrupt(done, total):
-        if done == 7:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_jobs(stored, callback=interrupt, seconds_between_saves=0.0)
-    epochs = []
-    resumed = train_jobs(stored, callback=lambda done, total: epochs.append(done))
-    assert epochs == [8, 9, 10, 11, 12]
-    for run, expected in zip(resumed, train_jobs(jobs), strict=True):
-        assert run.history[1:] == expected.history[1:]
-        assert torch.equal(run.network.weight, expected.network.weight)
-        assert run.seconds > 0
-    epochs.clear()
-    again = train_jobs(stored, side_by_side=False, callback=lambda done, total: epochs.append(done))
-    assert [run.best for run in again] == [run.best for run in resumed]
-    assert not epochs
-
-
-def test_a_batch_takes_no_more_jobs_than_it_has_room_for():
-    jobs = jobs_of_addition()[:6]
-    calls = []
-    train_jobs(jobs, callback=lambda done, total: calls.append((done, total)), memory=2 * jobs[0].bytes)
-    assert calls == [(done, 36) for done in range(1, 37)]
-
-
 def test_epochs_that_only_keep_a_score_up_try_patience_and_still_count_as_the_best():
     scores = iter([0, 1, 1, 1, 1, 1, 1])
     run = train(replace(QUICK, patience=2), score=lambda network: next(scores))
@@ -518,25 +428,3 @@ def test_an_interrupted_run_with_delays_goes_on_as_if_nothing_had_happened(tmp_p
         InvalidInputError, match="expected a checkpoint of the same training, got one with other network"
     ):
         train(network=delayed(network, max_delay=1), checkpoint=file)
-
-
-def test_networks_with_delays_train_side_by_side_as_each_alone():
-    jobs = [
-        replace(job, network=delayed(job.network, n_taps, 2 + number, number))
-        for (number, job), n_taps in zip(enumerate(jobs_of_addition()[:4]), (4, 4, 4, 7), strict=True)
-    ]
-    assert len({job.shape for job in jobs}) == 2  # taps are part of the architecture
-    for run, job in zip(train_jobs(jobs), jobs, strict=True):
-        assert run.history[0].score == job.score(job.network)
-        assert run.best.score == job.score(run.network)
-        alone = train_surrogate(job.network, job.data, job.objective, job.settings, score=job.score)
-        losses, expected = ([e.loss for e in own.history][1:3] for own in (run, alone))
-        assert losses == pytest.approx(expected, rel=SINGLE_PRECISION)
-        for before, after in zip(job.network.layers, run.network.layers, strict=True):
-            assert torch.equal(before.source, after.source)
-            assert torch.equal(before.delay, after.delay)
-
-
-def test_a_batch_counts_the_past_inputs_that_it_keeps():
-    short, long = (replace(jobs_of_addition()[0], network=delayed(draw_network(), max_delay=d)) for d in (1, 50))
-    assert long.bytes > 2 * short.bytes

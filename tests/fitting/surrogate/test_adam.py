@@ -1,4 +1,4 @@
-"""Adam for one network."""
+"""Adam."""
 
 import torch
 
@@ -6,9 +6,9 @@ import cvxsnn as cs
 from cvxsnn.convex import Objective
 from cvxsnn.data import TrainingSet
 from cvxsnn.fitting import SurrogateSettings
-from cvxsnn.fitting.surrogate.networks import TrainableNetworks
+from cvxsnn.fitting.surrogate.adam import Adam
+from cvxsnn.fitting.surrogate.networks import TrainableNetwork
 from cvxsnn.fitting.surrogate.settings import initial_network
-from cvxsnn.fitting.surrogate.single import SingleAdam
 
 DATA = TrainingSet.of(cs.tasks.first_last_xor(3, n_train=20, n_val=4, n_test=4).train)
 SETTINGS = SurrogateSettings(learning_rate=0.03, weight_decay=0.2)
@@ -16,7 +16,7 @@ SETTINGS = SurrogateSettings(learning_rate=0.03, weight_decay=0.2)
 
 def make_model():
     network = initial_network(cs.gaussian_witnesses(2, (5,)).layers, Objective("logistic"), DATA)
-    return TrainableNetworks([network], "arctan", [1.0], frozenset())
+    return TrainableNetwork(network, "arctan", 1.0, frozenset())
 
 
 def step(model, optimiser, seed):
@@ -28,7 +28,7 @@ def step(model, optimiser, seed):
 
 def test_moments_that_are_copied_continue_as_if_nothing_had_happened():
     model, other = make_model(), make_model()
-    optimiser, resumed = SingleAdam(model, SETTINGS, 2.0), SingleAdam(other, SETTINGS, 2.0)
+    optimiser, resumed = Adam(model, SETTINGS, 2.0), Adam(other, SETTINGS, 2.0)
     for seed in range(3):
         step(model, optimiser, seed)
     other.load_state_dict(model.state_dict())
@@ -44,5 +44,5 @@ def test_moments_that_are_copied_continue_as_if_nothing_had_happened():
 
 def test_a_step_drops_the_gradients():
     model = make_model()
-    step(model, SingleAdam(model, SETTINGS, 1.0), 0)
+    step(model, Adam(model, SETTINGS, 1.0), 0)
     assert all(parameter.grad is None for parameter in model.parameters())

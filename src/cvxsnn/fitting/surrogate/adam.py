@@ -1,18 +1,18 @@
-"""Adam for one network: ``torch.optim.AdamW`` with clipped gradients."""
+"""Adam: ``torch.optim.AdamW`` with clipped gradients."""
 
 import torch
 from torch import Tensor
 
 from ..surrogate_settings import SurrogateSettings
-from .networks import TrainableNetworks
+from .networks import TrainableNetwork
 
 
-class SingleAdam:
+class Adam:
     """AdamW with clipped gradients; only weights decay.
 
     Parameters
     ----------
-    model : TrainableNetworks
+    model : TrainableNetwork
         The network to train.
     settings : SurrogateSettings
         The learning rate, the weight decay and the largest norm of a gradient.
@@ -20,7 +20,7 @@ class SingleAdam:
         How much larger the steps of the read-out are than those of the hidden layers.
     """
 
-    def __init__(self, model: TrainableNetworks, settings: SurrogateSettings, readout_factor: float) -> None:
+    def __init__(self, model: TrainableNetwork, settings: SurrogateSettings, readout_factor: float) -> None:
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._parameters, self._clip_norm = list(named.values()), settings.clip_norm
         groups: dict[tuple[float, float], list[Tensor]] = {}
