@@ -183,6 +183,7 @@ def case(rng: np.random.Generator, folder: Path) -> str:
         "layout": model.layout,
         "readout": "last" if model.form == "last" else "mean",
         "l1_strength": "auto" if rng.integers(10) == 0 else _STRENGTH,
+        "penalty": "l1",
         "copy_model": bool(rng.integers(2)),
         "batch_size": int(rng.choice([5, 16, 128])),
         "decide": _decide if model.form == "dictionary" else None,

@@ -17,7 +17,7 @@ Samples of one group are left out together.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ from ..core.seeds import child_generator
 from ..dictionary import Dictionary
 from ..network.reconstruction import reconstruct
 from .program import Point, Program, quadratic_unit
-from .scores import Score, ScoreFunction
+from .scores import Score, ScoreFunction, rank_above
 
 Criterion = Literal["loss", "accuracy"]
 
@@ -347,6 +347,36 @@ class Scored(Judge):
         path = solve_path(problem, norms, l2_strengths=quadratics if program.has_quadratic else None, tol=program.tol)
         for point, solution in zip(points, path, strict=True):
             yield Verdict(point, self.score(reconstruct(solution)), solution=solution)
+
+
+@dataclass(frozen=True, eq=False)
+class Beside(Judge):
+    """Rank points by another judge beside the trained read-out, with :func:`cvxsnn.fitting.scores.rank_above`.
+
+    Parameters
+    ----------
+    judge : FitsWithoutRows
+        The judge, which leaves rows out.
+    outputs : Tensor of shape (n_rows, n_outputs)
+        Outputs of the trained read-out for all rows.
+    """
+
+    judge: FitsWithoutRows
+    outputs: Tensor
+
+    def walk(self, problem: ConvexProblem, program: Program, points: Sequence[Point]) -> Iterator[Verdict]:
+        """Yield a verdict for each point."""
+        for verdict in self.judge.walk(problem, program, points):
+            assert verdict.rows is not None
+            assert verdict.validation is not None
+            own = validation_of(problem.take_rows(verdict.rows), self.outputs[verdict.rows][None])
+            yield replace(verdict, rank=rank_above(_score(verdict.validation), _score(own)))
+
+
+def _score(validation: Validation) -> Score:
+    """Return accuracy and minus the loss of a single solution; of real targets, minus the loss."""
+    loss = -float(validation.mean())
+    return loss if validation.accuracy is None else (float(validation.mean("accuracy")), loss)
 
 
 def _ranks(validation: Validation, by: Criterion) -> list[float]:

@@ -48,7 +48,7 @@ from .judges import Scored
 from .pools import PoolScored
 from .program import Program, ridge_of, with_heads_of
 from .reservoir import tune_reservoir
-from .scores import Score, TaskScore, last_entry
+from .scores import Score, TaskScore, rank_above
 from .search import Tuned, Tuning, tune_witnesses
 from .surrogate.optimal_readout import with_open_taps
 from .surrogate.settings import SurrogateRun, initial_network
@@ -501,9 +501,7 @@ def readout_stage(
     own = split.score(network) if len(programs) > 1 else None
 
     def rank(solved: SpikingNetwork) -> tuple[bool, Score]:
-        score = split.score(solved)
-        # Training has chosen the best of many accuracies, which are noisy: to climb above it is mostly luck.
-        return (True, score) if own is None else (not score < own, last_entry(score))
+        return rank_above(split.score(solved), own)
 
     judged = Split(split.data, rank)
     found: list[tuple[tuple[bool, Score], SpikingNetwork, Solution]] = []

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..convex import ConvexProblem
 from ..convex.left_out import mean_eigenvalue
@@ -55,9 +56,9 @@ class Program:
     pool : int
         Solve over a pool of this many witnesses, which are priced and never held at once. With 0, solve over the
         witnesses that were sampled.
-    centre : SpikingNetwork, optional
-        A network with the same hidden neurons, to whose output weights the quadratic draws. By default it draws to
-        zero.
+    centre : SpikingNetwork or Tensor, optional
+        A network with the same hidden neurons, to whose output weights the quadratic draws; or these weights for each
+        column, of shape (n_outputs, n_columns). By default it draws to zero.
 
     Examples
     --------
@@ -77,7 +78,7 @@ class Program:
     intercept: bool = field(default=False, kw_only=True)
     tol: float = field(default=1e-6, kw_only=True)
     pool: int = field(default=0, kw_only=True)
-    centre: SpikingNetwork | None = field(default=None, kw_only=True)
+    centre: SpikingNetwork | Tensor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse invalid settings."""
@@ -88,7 +89,7 @@ class Program:
         norm, quadratic = (_as_list(name, getattr(self, name)) for name in ("l1_strength", "l2_strength"))
         for l1_strength in [1.0] if norm is None else norm:
             for l2_strength in [float(self.has_quadratic)] if quadratic is None else quadratic:
-                check_strengths(l1_strength, l2_strength, self._penalty)
+                check_strengths(l1_strength, l2_strength, self.kind)
         if self.pool and norm is not None:
             check_prices(min(norm), "a pool of witnesses")
 
@@ -113,13 +114,14 @@ class Program:
         return cls(objective, "elastic-net", 0.0, intercept=intercept, tol=tol)
 
     @property
-    def _penalty(self) -> Penalty:
+    def kind(self) -> Penalty:
+        """The penalty of a program that is not around a trained network."""
         return make_penalty("l1" if self.penalty == "auto" else self.penalty)
 
     @property
     def has_quadratic(self) -> bool:
         """Whether the penalty is an elastic net."""
-        return self._penalty.has_quadratic
+        return self.kind.has_quadratic
 
     @property
     def is_fixed(self) -> bool:
@@ -151,7 +153,7 @@ class Program:
         """
         return replace(self, objective=replace(self.objective, readout=readout))
 
-    def around(self, network: SpikingNetwork) -> tuple[Self, ...]:
+    def around(self, network: SpikingNetwork | Tensor) -> tuple[Self, ...]:
         """Return the programs to choose from for the neurons of a trained network.
 
         If penalty and strengths are "auto", the penalty is ridge, since few trained neurons are all of use. If ridge of
@@ -160,8 +162,8 @@ class Program:
 
         Parameters
         ----------
-        network : SpikingNetwork
-            The trained network.
+        network : SpikingNetwork or Tensor
+            The trained network, or its output weights.
 
         Returns
         -------
@@ -196,10 +198,29 @@ class Program:
             data,
             l1_strength=l1_strength,
             l2_strength=l2_strength,
-            penalty=self._penalty,
+            penalty=self.kind,
             intercept=self.intercept,
-            centre=None if self.centre is None else dictionary.coefficients(self.centre.columns, self.centre.weight),
+            centre=self.centre_of(dictionary),
         )
+
+    def centre_of(self, dictionary: Dictionary) -> Tensor | None:
+        """Return what the quadratic draws to, as coefficients of a dictionary; None for zero.
+
+        Parameters
+        ----------
+        dictionary : Dictionary
+            The columns that are read.
+
+        Returns
+        -------
+        Tensor of shape (n_atoms, n_outputs) or None
+            The coefficients.
+        """
+        if self.centre is None:
+            return None
+        if isinstance(self.centre, Tensor):
+            return dictionary.coefficients(torch.arange(dictionary.n_columns), self.centre.T)
+        return dictionary.coefficients(self.centre.columns, self.centre.weight)
 
     def norms(self) -> list[float]:
         """Return the strengths of the norm on the grid.

@@ -36,6 +36,28 @@ def last_entry(score: Any) -> Score:
     return last
 
 
+def rank_above(score: Score, own: Score | None) -> tuple[bool, Score]:
+    """Return the rank of a read-out beside the trained one of the same network, and whether it counts.
+
+    Those count whose score is at least that of the trained one; of these, the last entry of the score decides. If none
+    counts, the trained one is kept.
+
+    Parameters
+    ----------
+    score : Score
+        The score of the read-out on samples left out.
+    own : Score or None
+        That of the trained read-out; None if that cannot be kept.
+
+    Returns
+    -------
+    tuple
+        Whether the read-out counts, and what decides among those that do.
+    """
+    # Training has chosen the best of many accuracies, which are noisy: to climb above it is mostly luck.
+    return (True, score) if own is None else (not score < own, last_entry(score))
+
+
 @dataclass(frozen=True, eq=False)
 class TaskScore:
     """The accuracy of a network on some data of a task.

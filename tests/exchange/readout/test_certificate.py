@@ -42,11 +42,7 @@ def test_the_certificate_is_that_of_the_weights_as_the_layer_holds_them(dtype, s
     is_exact = dtype == torch.float64
     assert (result.certificate == optimum) == is_exact
     assert (result.certificate.primal > optimum.primal) != is_exact
-    which = "before rounding" if result.has_changed else "that was not written"
-    printed = [line for line in str(result).splitlines() if "proven within" in line]
-    both = [str(result.certificate), f"solution {which}: {optimum}"]
-    assert printed == both[: 1 + (str(optimum) != both[0])]
-    assert len(printed) == 2 or dtype in (torch.float64, torch.float32)
+    assert [line for line in str(result).splitlines() if "proven within" in line] == [str(result.certificate)]
 
 
 @pytest.mark.parametrize("net", [{}, {"penalty": "elastic-net", "l2_strength": 0.5}], ids=["l1", "elastic-net"])
@@ -62,8 +58,7 @@ def test_the_certificate_of_weights_that_are_kept_is_theirs(net):
     objective = exact_objective(features, model[2], targets, 0.3, net.get("l2_strength", 0.0))
     assert objective <= Fraction(result.certificate.primal) <= objective * (1 + Fraction(ROUNDING))
     assert result.certificate.gap >= objective - Fraction(result.solution.certificate.primal) > 0
-    printed = [line for line in str(result).splitlines() if "proven within" in line]
-    assert printed == [str(result.certificate), f"solution that was not written: {result.solution.certificate}"]
+    assert [line for line in str(result).splitlines() if "proven within" in line] == [str(result.certificate)]
 
 
 def test_weights_driven_into_the_range_of_neurons_are_certified_without_scale_and_shift():

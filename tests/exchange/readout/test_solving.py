@@ -17,6 +17,7 @@ from cvxsnn import reconstruct_readout
 from cvxsnn.convex.left_out import mean_eigenvalue
 from cvxsnn.core.errors import ConvergenceWarning
 from cvxsnn.core.seeds import child_generator
+from cvxsnn.fitting.choosing import choose
 from cvxsnn.fitting.judges import HeldOut
 
 NET = {"penalty": "elastic-net"}
@@ -145,9 +146,40 @@ def test_strengths_fall_with_the_noise_where_a_part_of_the_samples_has_chosen_th
 
     monkeypatch.setattr(cvxsnn.exchange.readout.solving, "HeldOut", judge_few)
     inputs, classes = draw_data(n_samples=120)
-    problem = reconstruct_readout(Looped(), inputs, classes).solution.problem
+    problem = reconstruct_readout(Looped(), inputs, classes, penalty="l1").solution.problem
     ratio = problem.l1_strength / problem.critical_strength / (54 / 120) ** 0.5
     assert min(abs(ratio / own - 1) for own in np.geomspace(1, 1e-4, 9)) <= ROUNDING
+
+
+@pytest.mark.parametrize("n_samples", [120, 400])
+def test_the_default_is_ridge_that_is_as_good_on_samples_left_out_or_the_weights_of_the_model(n_samples, monkeypatch):
+    chosen = []
+
+    def spy(problem, program, judge, **options):
+        chosen.append((program.centre is not None, choose(problem, program, judge, **options)))
+        return chosen[-1][1]
+
+    monkeypatch.setattr(cvxsnn.exchange.readout.solving, "choose", spy)
+    inputs, classes = draw_data(n_samples=n_samples)
+    model = Looped()
+    result = reconstruct_readout(model, inputs, classes)
+    problem = result.solution.problem
+    assert (problem.penalty.name, problem.l1_strength) == ("elastic-net", 0.0)
+    assert [is_centred for is_centred, _ in chosen] == [True, False]
+    best = max(chosen, key=lambda one: one[1].rank)
+    assert (problem.centre is not None) == best[0]
+    counts, loss = best[1].rank
+    assert (counts, result.has_changed) == (True, True)
+    assert loss == pytest.approx(-float(best[1].validation.mean()))
+    # Weights that have seen the samples, almost without a penalty, are the best there are for them.
+    overfitted = Looped()
+    reconstruct_readout(overfitted, inputs, classes, l1_strength=1e-7)
+    weight = overfitted.out.weight.detach().clone()
+    kept = reconstruct_readout(overfitted, inputs, classes)
+    assert not kept.has_changed
+    assert torch.equal(overfitted.out.weight, weight)
+    assert kept.after == kept.before
+    assert "on samples left out no optimum is as good" in str(kept)
 
 
 def test_a_read_out_of_few_samples_has_strengths_without_a_choice():

@@ -24,6 +24,7 @@ from ...core.checks import Array, as_array, as_tensor
 from ...core.errors import InvalidInputError
 from ...core.formatting import plural
 from ...dictionary import DenseDictionary, Dictionary, count_dictionary
+from ...fitting.program import Program
 from .layers import LinearLayer
 from .result import ReadoutScore
 from .runner import ModelRunner
@@ -176,16 +177,16 @@ class ReadoutData:
     model_accuracy: float | None
     notes: list[str]
 
-    def problem(self, penalty: str, intercept: bool, centre: Tensor | None = None) -> ConvexProblem:
-        """Build the convex program over all rows, at strengths that still have to be set.
-
-        The quadratic draws to the layer's weights ``centre``, of shape (n_outputs, n_inputs), if there are any.
-        """
-        problem = ConvexProblem(self.dictionary, self.values, self.loss, penalty=penalty, intercept=intercept)
+    def problem(self, program: Program) -> ConvexProblem:
+        """Build the convex program over all rows, at strengths that still have to be set."""
+        centre = program.centre_of(self.dictionary)
+        problem = ConvexProblem(
+            self.dictionary, self.values, self.loss, penalty=program.kind, intercept=program.intercept
+        )
         if centre is None:
             return problem
         # So weak that the critical strength, the unit of strengths that are chosen, is that of the loss alone.
-        return problem.with_strength(problem.l1_strength, _PLACEHOLDER).with_centre(self.coef(centre))
+        return problem.with_strength(problem.l1_strength, _PLACEHOLDER).with_centre(centre)
 
     def coef(self, weight: Tensor) -> Tensor:
         """Return the layer's weights as coefficients; neurons with equal spikes add up."""
@@ -206,7 +207,8 @@ class ReadoutData:
     def score(self, weight: Tensor, bias: Tensor) -> ReadoutScore:
         """Score the layer with weights of shape (n_outputs, n_inputs)."""
         outputs = self.outputs(weight, bias)
-        loss = float(self.problem("l1", False).loss_value(outputs).nan_to_num(inf))  # weights may have diverged
+        problem = ConvexProblem(self.dictionary, self.values, self.loss)
+        loss = float(problem.loss_value(outputs).nan_to_num(inf))  # weights may have diverged
         is_used = weight != 0
         return ReadoutScore(loss, self.accuracy(outputs), None, int(is_used.sum()), int(is_used.any(0).sum()))
 

@@ -205,8 +205,4 @@ class ReadoutResult:
             columns.append([title, f"{score.loss:.5f}", *shares, f"{score.n_weights:,}", f"{score.n_read:,}"])
         table = [f"{name:<24}{before:>12}{after:>12}" for name, before, after in zip(names, *columns, strict=True)]
         head = f"layer {self.layer!r}, {self.seconds:.1f} s"
-        proofs, of_solution = [str(self.certificate)], str(self.solution.certificate)
-        if of_solution not in proofs:
-            which = "before rounding" if self.has_changed else "that was not written"
-            proofs.append(f"solution {which}: {of_solution}")
-        return "\n".join([head, *table, *proofs, *(f"note: {note}" for note in self.notes)])
+        return "\n".join([head, *table, str(self.certificate), *(f"note: {note}" for note in self.notes)])
