@@ -297,10 +297,12 @@ def fit_shift(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor, sca
     """
     target = _smoothed(labels, max(2, scores.shape[1]))
     strength = SHIFT_STRENGTH * float(weight @ weight)  # 1/n for equal weights
+    unscaled = logits(scores, 1.0)
 
     def loss(values: FloatArray) -> tuple[float, FloatArray]:
         shift = torch.from_numpy(values)
-        likelihood = torch.log_softmax(logits(scores + shift, scale), dim=1)
+        of_classes = torch.nn.functional.pad(shift, (unscaled.shape[1] - len(shift), 0))
+        likelihood = torch.log_softmax(scale * (unscaled + of_classes), dim=1)
         slope = scale * (weight @ (likelihood.exp() - target))[-scores.shape[1] :]
         value = strength * float(shift @ shift) - float(weight @ (target * likelihood).sum(1))
         return value, (slope + 2 * strength * shift).numpy()
