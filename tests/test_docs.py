@@ -58,6 +58,7 @@ PAGES = {
     "docs/readouts.md": 1,
     "docs/exchange.md": 2,
     "docs/deployment.md": 4,
+    "docs/serving.md": 2,
     "docs/device.md": 1,
     "docs/experiments.md": 1,
 }

@@ -166,6 +166,8 @@ class SequenceImputer(SequenceTransformer):
     A feature without any value in a sequence takes its mean over all training steps, whatever the strategy, or
     ``fill_value`` with "constant".
 
+    There is no ``set_output``: sequences are no rows of a table, and come back in the form in which they were passed.
+
     Parameters
     ----------
     strategy : str
@@ -243,6 +245,8 @@ class SequenceResampler(SequenceTransformer):
     The first and the last step are kept. Values between the new steps are not averaged: smooth sequences
     with fast oscillations yourself before you make them much shorter.
 
+    There is no ``set_output``: sequences are no rows of a table, and come back in the form in which they were passed.
+
     Parameters
     ----------
     n_steps : int, optional
@@ -304,6 +308,8 @@ class SequenceScaler(SequenceTransformer):
 
     The spiking estimators standardise each feature themselves. Pass ``standardize=False`` to an estimator after this
     transformer, or it will undo a common scale.
+
+    There is no ``set_output``: sequences are no rows of a table, and come back in the form in which they were passed.
 
     Parameters
     ----------
