@@ -3,11 +3,13 @@
 from .lateral import LateralLayer
 from .layer import HiddenLayer, LayerState
 from .lif import LIFLayer
+from .loihi import LoihiLayer
 from .registry import NEURON_MODELS, NeuronModel, register_neuron
 from .rollout import count_spikes, roll_out
 from .stepper import Stepper
 from .taps import Taps
 from .threshold import ThresholdLayer
+from .xylo import XyloLayer
 
 __all__ = [
     "NEURON_MODELS",
@@ -15,10 +17,12 @@ __all__ = [
     "LIFLayer",
     "LateralLayer",
     "LayerState",
+    "LoihiLayer",
     "NeuronModel",
     "Stepper",
     "Taps",
     "ThresholdLayer",
+    "XyloLayer",
     "count_spikes",
     "register_neuron",
     "roll_out",
