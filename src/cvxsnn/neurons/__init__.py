@@ -8,11 +8,13 @@ from .registry import NEURON_MODELS, NeuronModel, register_neuron
 from .rollout import count_spikes, roll_out
 from .stepper import Stepper
 from .taps import Taps
+from .targets import TARGETS, Target, find_target
 from .threshold import ThresholdLayer
 from .xylo import XyloLayer
 
 __all__ = [
     "NEURON_MODELS",
+    "TARGETS",
     "HiddenLayer",
     "LIFLayer",
     "LateralLayer",
@@ -21,9 +23,11 @@ __all__ = [
     "NeuronModel",
     "Stepper",
     "Taps",
+    "Target",
     "ThresholdLayer",
     "XyloLayer",
     "count_spikes",
+    "find_target",
     "register_neuron",
     "roll_out",
 ]

@@ -52,6 +52,8 @@ class ChipLayer(HiddenLayer):
 
     limits: ClassVar[Mapping[str, range]]
     """The values that each parameter can have on the chip."""
+    threshold_unit: ClassVar[int] = 1
+    """The unit of thresholds on the scale of membranes."""
 
     def __post_init__(self) -> None:
         """Bring weights to float64, whose integers are exact."""

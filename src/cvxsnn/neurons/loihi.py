@@ -86,6 +86,8 @@ class LoihiLayer(ChipLayer):
         "refractory": range(1, 64),
     }
 
+    threshold_unit = 64
+
     def initial_others(self, zeros: Tensor) -> tuple[Tensor, ...]:
         """Return the initial currents, membranes and steps left to wait."""
         return zeros.clone(), zeros.clone(), zeros.clone()
@@ -99,7 +101,7 @@ class LoihiLayer(ChipLayer):
         voltage.mul_(4096 - per_sample(self.voltage_decay)).div_(4096).trunc_()
         voltage.add_(wrap(current + per_sample(self.bias), 23)).clamp_(-_LARGEST, _LARGEST)
         voltage.masked_fill_(waiting > 0, 0)
-        excess = voltage - (64 * per_sample(self.threshold) + 1)
+        excess = voltage - (self.threshold_unit * per_sample(self.threshold) + 1)
         fires = excess >= 0
         voltage.masked_fill_(fires, 0)
         waiting.copy_(torch.where(fires, per_sample(self.refractory), waiting).sub_(1).clamp_(min=0))
