@@ -72,32 +72,20 @@ def _shift_decay(value, bits):
     return value >> bits or (value > 0) - (value < 0)
 
 
-def xylo_spikes(layer, counts):
-    """Spikes by the steps of the chip, spike by spike."""
-    spikes = np.zeros((*counts.shape[:2], layer.width), dtype=bool)
-    for neuron in range(layer.width):
-        weight = layer.weight[0, :, neuron].int().tolist()
-        names = ("bias", "threshold", "synapse_decay", "membrane_decay")
-        bias, threshold, slow, leaky = (int(getattr(layer, name)[0, neuron]) for name in names)
-        for sample, steps in enumerate(counts.tolist()):
-            current = voltage = 0
-            for t, row in enumerate(steps):
-                for count, one in zip(row, weight, strict=True):
-                    for _ in range(count):
-                        current = _saturate(current + (one << layer.weight_shift))
-                current -= _shift_decay(current, slow)
-                change = -_shift_decay(voltage, leaky)
-                if layer.core == "v1":
-                    voltage = _saturate(voltage + change + current)
-                else:
-                    change = -(2**15) if change == 2**15 else change
-                    voltage = _saturate(voltage + _saturate(_saturate(change + current) + bias))
-                n_spikes = 0
-                while voltage >= threshold and n_spikes < 31:
-                    voltage -= threshold
-                    n_spikes += 1
-                spikes[sample, t, neuron] = n_spikes > 0
-    return spikes
+def xylo_step(core, current, voltage, bias, threshold, synapse_decay, membrane_decay):
+    """One step of a neuron after its spikes have arrived: the new current and membrane, and whether it fires."""
+    current -= _shift_decay(current, synapse_decay)
+    change = -_shift_decay(voltage, membrane_decay)
+    if core == "v1":
+        voltage = _saturate(voltage + change + current)
+    else:
+        change = -(2**15) if change == 2**15 else change  # in 16 bits
+        voltage = _saturate(voltage + _saturate(_saturate(change + current) + bias))
+    n_spikes = 0
+    while voltage >= threshold and n_spikes < 31:
+        voltage -= threshold
+        n_spikes += 1
+    return current, voltage, n_spikes > 0
 
 
 def _wrap(value, bits):
@@ -108,25 +96,48 @@ def _towards_zero(value, factor):
     return (abs(value) * factor >> 12) * (1 if value > 0 else -1)
 
 
+def loihi_step(arriving, current, voltage, is_blocked, bias, threshold, current_decay, voltage_decay):
+    """One step of a neuron on which a sum of shifted weights arrives: the new current and membrane, and a spike."""
+    current = _wrap(_towards_zero(current, 4095 - current_decay) + _wrap(arriving << 6, 21), 23)
+    voltage = _towards_zero(voltage, 4096 - voltage_decay) + _wrap(current + bias, 23)
+    voltage = 0 if is_blocked else max(1 - 2**23, min(2**23 - 1, voltage))
+    fires = voltage > threshold << 6
+    return current, 0 if fires else voltage, fires
+
+
+def parameters_of(layer):
+    """The parameters of each neuron that the steps above take."""
+    names = ["bias", "threshold", "synapse_decay", "membrane_decay"]
+    if isinstance(layer, LoihiLayer):
+        names[2:] = ["current_decay", "voltage_decay"]
+    return list(zip(*(getattr(layer, name)[0].int().tolist() for name in names), strict=True))
+
+
+def xylo_spikes(layer, counts):
+    """Spikes by the steps of the chip, spike by spike."""
+    spikes = np.zeros((*counts.shape[:2], layer.width), dtype=bool)
+    for neuron, parameters in enumerate(parameters_of(layer)):
+        weight = layer.weight[0, :, neuron].int().tolist()
+        for sample, steps in enumerate(counts.tolist()):
+            current = voltage = 0
+            for t, row in enumerate(steps):
+                for count, one in zip(row, weight, strict=True):
+                    for _ in range(count):
+                        current = _saturate(current + (one << layer.weight_shift))
+                current, voltage, spikes[sample, t, neuron] = xylo_step(layer.core, current, voltage, *parameters)
+    return spikes
+
+
 def loihi_spikes(layer, counts):
     """Spikes by the steps of the chip."""
     spikes = np.zeros((*counts.shape[:2], layer.width), dtype=bool)
-    for neuron in range(layer.width):
-        weight = layer.weight[0, :, neuron].long().numpy()
-        names = ("bias", "threshold", "current_decay", "voltage_decay", "refractory")
-        bias, threshold, slow, leaky, refractory = (int(getattr(layer, name)[0, neuron]) for name in names)
-        for sample, sums in enumerate((counts @ weight).tolist()):
+    for neuron, parameters in enumerate(parameters_of(layer)):
+        sums = counts @ layer.weight[0, :, neuron].long().numpy() << layer.weight_shift
+        for sample, arriving in enumerate(sums.tolist()):
             current = voltage = 0
             blocked = -1
-            for t, arriving in enumerate(sums):
-                arriving = _wrap(arriving << (6 + layer.weight_shift), 21)
-                current = _wrap(_towards_zero(current, 4095 - slow) + arriving, 23)
-                voltage = _towards_zero(voltage, 4096 - leaky) + _wrap(current + bias, 23)
-                voltage = max(1 - 2**23, min(2**23 - 1, voltage))
-                if t < blocked:
-                    voltage = 0
-                if voltage > threshold << 6:
-                    spikes[sample, t, neuron] = True
-                    voltage = 0
-                    blocked = t + refractory
+            for t, total in enumerate(arriving):
+                current, voltage, fires = loihi_step(total, current, voltage, t < blocked, *parameters)
+                spikes[sample, t, neuron] = fires
+                blocked = t + int(layer.refractory[0, neuron]) if fires else blocked
     return spikes

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from chips import draw_counts, draw_loihi, draw_xylo, loihi_spikes, xylo_spikes
+from chips import draw_counts, draw_loihi, draw_xylo, loihi_spikes, loihi_step, parameters_of, xylo_spikes, xylo_step
 
 import cvxsnn as cs
 from cvxsnn import roll_out
@@ -28,6 +28,66 @@ def test_loihi_is_its_equation(seed):
     layer = draw_loihi(seed)
     counts = draw_counts(layer, seed)
     assert np.array_equal(roll_out([layer], counts, "all").numpy(), loihi_spikes(layer, counts))
+
+
+def draw_states(seed, bits, width, n_samples=40):
+    """Integers of any size, some of them the extremes, zero and its neighbours."""
+    generator = np.random.default_rng(seed)
+    ends = np.array([-(2**bits), 1 - 2**bits, -1, 0, 1, 2**bits - 1])
+    shape = (n_samples, width)
+    drawn = generator.integers(-(2**bits), 2**bits, shape) >> generator.integers(0, bits, shape)
+    return np.where(generator.random(shape) < 0.3, generator.choice(ends, shape), drawn)
+
+
+def assert_one_step(layer, arriving, states, expected):
+    """Compare one step from given states, for each sample and neuron, with that of the chip."""
+    others = tuple(torch.from_numpy(state)[None].double() for state in states)
+    fires = layer.advance(torch.from_numpy(arriving)[None].double(), others) >= 0
+    found = [*(value[0].numpy() for value in others[:2]), fires[0].numpy()]
+    for number, values in enumerate(found):
+        assert np.array_equal(values, [[neuron[number] for neuron in row] for row in expected])
+
+
+@pytest.mark.parametrize("core", ["v1", "v2"])
+@pytest.mark.parametrize("seed", range(5))
+def test_one_step_of_xylo_is_that_of_the_chip_from_any_state(seed, core):
+    layer = draw_xylo(seed, core, width=60)
+    current, voltage = (draw_states(2 * seed + number, 15, 60) for number in (0, 1))
+    # Ties at the threshold, of neurons without a bias whose current decays by one.
+    voltage[::4] = 0
+    current[::4] = np.minimum(layer.threshold[0].long().numpy() + 1, 2**15 - 1)
+    is_even = torch.arange(60) % 2 == 0
+    layer = replace(
+        layer,
+        weight=torch.zeros_like(layer.weight),
+        synapse_decay=torch.where(is_even, 15.0, layer.synapse_decay),
+        bias=torch.where(is_even, 0.0, layer.bias),
+    )
+    none = np.zeros_like(current)
+    rows = zip(current.tolist(), voltage.tolist(), strict=True)
+    expected = [
+        [xylo_step(core, *state, *p) for *state, p in zip(*row, parameters_of(layer), strict=True)] for row in rows
+    ]
+    assert_one_step(layer, none, (current, voltage), expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_step_of_loihi_is_that_of_the_chip_from_any_state(seed):
+    layer = draw_loihi(seed, width=60)
+    arriving, current, voltage = (draw_states(3 * seed + number, 23, 60) for number in (0, 1, 2))
+    voltage = np.maximum(voltage, 1 - 2**23)
+    waiting = np.random.default_rng(seed).integers(0, 3, voltage.shape)
+    # Ties at the threshold.
+    arriving[::4], current[::4], waiting[::4] = 0, 0, 0
+    voltage[::4] = 64 * layer.threshold[0].long().numpy()
+    layer = replace(
+        layer,
+        voltage_decay=torch.where(torch.arange(60) % 2 == 0, 0.0, layer.voltage_decay),
+        bias=torch.where(torch.arange(60) % 2 == 0, 0.0, layer.bias),
+    )
+    rows = zip(arriving.tolist(), current.tolist(), voltage.tolist(), (waiting > 0).tolist(), strict=True)
+    expected = [[loihi_step(*state, *p) for *state, p in zip(*row, parameters_of(layer), strict=True)] for row in rows]
+    assert_one_step(layer, arriving, (current, voltage, waiting), expected)
 
 
 @pytest.mark.parametrize("layer", DRAWN)

@@ -116,7 +116,14 @@ TARGETS: dict[str, Target] = {
         Target("xylo-imu", "xylo", 16, 496, n_synapses=16 * 496, settings={"core": "v2"}),
     )
 }
-"""Chips by name."""
+"""Chips by name.
+
+Examples
+--------
+>>> from cvxsnn.neurons import TARGETS
+>>> [*TARGETS]
+['loihi', 'xylo-audio2', 'xylo-imu']
+"""
 
 
 def find_target(name: str) -> Target:
