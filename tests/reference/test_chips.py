@@ -60,7 +60,7 @@ def test_an_exported_model_has_the_spikes_of_xylosim(target, readout, tmp_path):
     need("xylosim.v2")
     counts, labels = draw_data()
     model = cs.SpikingClassifier(target=target, sparsity=16, readout=readout, random_state=0).fit(counts, labels)
-    cs.export_xylo(model, tmp_path / "chip.npz", target=target)
+    cs.export_xylo(model, tmp_path / "chip.npz")
     assert_same(model, counts, tmp_path / "chip.npz", run_xylosim)
 
 

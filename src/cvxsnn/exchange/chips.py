@@ -25,7 +25,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 Spikes = npt.NDArray[np.bool_]
 
 
-def export_xylo(model: Any, path: Path | str, *, target: str = "xylo-audio2") -> None:
+def export_xylo(model: Any, path: Path | str, *, target: str | None = None) -> None:
     """Write a model for a chip of the family Xylo as the arrays that configure it.
 
     The file has the arrays that ``XyloSim.from_specification`` of Rockpool takes, under the same names: ``weights_in``
@@ -39,8 +39,8 @@ def export_xylo(model: Any, path: Path | str, *, target: str = "xylo-audio2") ->
         The model, of neurons of the chip.
     path : Path or str
         Path of the file, which ends in ``.npz``. ``numpy.load`` reads it.
-    target : str
-        The name of the chip.
+    target : str, optional
+        The name of the chip; by default that of the model, or "xylo-audio2" for a network.
 
     Examples
     --------
@@ -57,7 +57,9 @@ def export_xylo(model: Any, path: Path | str, *, target: str = "xylo-audio2") ->
     (3, 8)
     """
     names = tuple(name for name, known in TARGETS.items() if known.neuron == "xylo")
-    _write(chip_arrays(model, TARGETS[check_choice("target", target, names)]), path)
+    own = getattr(model, "target", None)
+    default = own if own in names else "xylo-audio2"
+    _write(chip_arrays(model, TARGETS[check_choice("target", target or default, names)]), path)
 
 
 def export_loihi(model: Any, path: Path | str) -> None:
@@ -201,6 +203,14 @@ def run_xylosim(arrays: Arrays, counts: Sequences | Array) -> Spikes:
     -------
     array of shape (n_samples, n_steps, n_neurons), dtype bool
         In which steps each hidden neuron fires.
+
+    Examples
+    --------
+    The simulator is not among the requirements of the library.
+
+    >>> import numpy as np
+    >>> from cvxsnn.exchange import run_xylosim
+    >>> run_xylosim(np.load("chip.npz"), counts)  # doctest: +SKIP
     """
     core = str(arrays["core"])
     simulator = import_library(f"xylosim.{core}", "chips")
@@ -252,6 +262,14 @@ def run_nengo_loihi(arrays: Arrays, counts: Sequences | Array) -> Spikes:
     -------
     array of shape (n_samples, n_steps, n_neurons), dtype bool
         The spikes.
+
+    Examples
+    --------
+    The simulator is not among the requirements of the library.
+
+    >>> import numpy as np
+    >>> from cvxsnn.exchange import run_nengo_loihi
+    >>> run_nengo_loihi(np.load("chip.npz"), counts)  # doctest: +SKIP
     """
     source, delay = arrays["axon_source"], arrays["axon_delay"]
     sequences = Sequences.of(counts).inputs.to(torch.int64).numpy()
