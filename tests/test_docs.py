@@ -58,7 +58,7 @@ PAGES = {
     "docs/readouts.md": 1,
     "docs/exchange.md": 2,
     "docs/deployment.md": 4,
-    "docs/device.md": 1,
+    "docs/device.md": 2,
     "docs/experiments.md": 1,
 }
 """Python blocks of the pages that run from top to bottom."""
