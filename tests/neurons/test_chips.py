@@ -8,7 +8,7 @@ from chips import draw_counts, draw_loihi, draw_xylo, loihi_spikes, loihi_step, 
 import cvxsnn as cs
 from cvxsnn import roll_out
 from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.network import rescale_hidden
+from cvxsnn.exchange import quantise
 from cvxsnn.neurons import LoihiLayer, Stepper, XyloLayer
 from cvxsnn.witnesses import Provenance, WitnessSet
 
@@ -201,4 +201,4 @@ def test_neurons_of_chips_are_witnesses_that_files_keep(layer, readout, tmp_path
         state, scores = again.network_.step(state, torch.from_numpy(counts[:, t]).double())
     assert torch.equal(scores, model.network_(counts))
     with pytest.raises(InvalidInputError, match="whose weights are integers of a chip"):
-        rescale_hidden(model.network_, 0.5)
+        quantise(model.network_, 4)
