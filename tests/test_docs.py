@@ -59,7 +59,7 @@ PAGES = {
     "docs/exchange.md": 2,
     "docs/deployment.md": 4,
     "docs/serving.md": 2,
-    "docs/device.md": 1,
+    "docs/device.md": 2,
     "docs/experiments.md": 1,
 }
 """Python blocks of the pages that run from top to bottom."""

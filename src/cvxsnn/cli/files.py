@@ -115,6 +115,14 @@ def _is_predictions(path: Path) -> bool:
     return bool(columns) and all(map(_COLUMN.fullmatch, columns))
 
 
+def _is_chip(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"cvxsnn_version.npy", "readout_weight.npy"} <= {*archive.namelist()}
+    except zipfile.BadZipFile:
+        return False
+
+
 def _is_page(path: Path) -> bool:
     content = path.read_bytes()
     return content[:15].lower() == b"<!doctype html>" and b"cvxsnn" in content
@@ -129,7 +137,8 @@ PREDICTIONS = Output("the predictions", (".npz", ".csv"), _is_predictions)
 PAGE = Output("the page", (".html", ".htm"), _is_page)
 REPORT = replace(PAGE, makes_folder=True)
 FIGURE = Output("the figure", (".png",), lambda path: b"Software\0cvxsnn" in path.read_bytes()[:200])
-EXPORT = Output("the exported model", (".nir", ".c", ""))
+EXPORT = Output("the exported model", (".nir", ".c", ".npz", ""))
+ARRAYS = Output("the arrays of a chip", (".npz",), _is_chip)
 GRAPH = Output("the graph", (".nir", ""), lambda path: path.read_bytes()[:8] == b"\x89HDF\r\n\x1a\n")
 SOURCE = Output("the source", (".c",), _is_c)
 HEADER = Output("the header", (".h",), _is_c)

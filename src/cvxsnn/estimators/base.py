@@ -38,6 +38,7 @@ from ..fitting.search import Tuning, tune_witnesses
 from ..fitting.updating import Kept, KeptRows, check_updatable
 from ..network import Proof, SpikingNetwork, count_operations, reconstruct, summarise
 from ..network.tracing import attribute
+from ..neurons import find_target
 from ..witnesses import WitnessSet
 from .answers import Answers, FloatArray
 from .choices import DEFAULTS, EstimatorChoices
@@ -650,7 +651,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
         begin, budget = time.perf_counter(), self._budget()
         families = self._families(data) if witnesses is None else witnesses
         program = self._program(objective)
-        readouts = self._readouts(data.sequences) if self._is_mixed and witnesses is None else ()
+        readouts = self._readouts(data.sequences) if self._is_chosen and witnesses is None else ()
         earlier: tuple[StageSummary, ...] = ()
         if isinstance(families, Tuning):
             notify = partial(progress, "0. tuning")
@@ -664,6 +665,8 @@ class SpikingEstimator(EstimatorChoices, Answers):
         shift = partial(self._calibrate, program, data)
         fitted = fit(data, families, program, None, budget, readouts=readouts, seed=seed, callback=notify, shift=shift)
         self.network_ = reconstruct(fitted.solution)
+        if self.target is not None:
+            find_target(self.target).check(self.network_.layers)
         score = trial_score(fitted.chosen)
         if score is None:
             score = self._validate(self.network_, data)
@@ -675,7 +678,8 @@ class SpikingEstimator(EstimatorChoices, Answers):
             moved = getattr(fitted.program.objective.loss, "shift", ()) or 0.0
             self._left_out = scores[::every].cpu().numpy() + np.asarray(moved)
         is_few = budget.sparsity not in (None, "few") and fitted.chosen.n_neurons < fitted.n_sampled
-        if is_few and self._is_ridge and self.readout is None and seconds < budget.max_seconds / 2:
+        # Trained neurons are none of a chip.
+        if is_few and self._is_mixed and self._is_ridge and self.readout is None and seconds < budget.max_seconds / 2:
             return self._try_training(fitted, data, seed, progress, budget.max_seconds - seconds)
         return fitted.solution, fitted.program.objective, data
 
@@ -747,7 +751,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
         if reset:
             n_features = sequences.n_features
             self.input_scale_ = np.zeros(n_features), np.ones(n_features)
-            if self.standardize:
+            if self.standardize and self.target is None:
                 self.input_scale_ = feature_scale(sequences, weight)
                 warn_of_giants(sequences, self.input_scale_[1], getattr(self, "feature_names_in_", None))
         targets = {UNNAMED_HEAD: self._targets(y, reset, classes)}

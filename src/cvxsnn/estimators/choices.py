@@ -20,6 +20,7 @@ from ..fitting.few import Sparsity
 from ..fitting.program import Program
 from ..fitting.search import Tuning
 from ..fitting.surrogate_settings import SurrogateSettings
+from ..neurons import TARGETS, find_target
 from ..witnesses import Normal, Uniform, WitnessSet
 from ..witnesses.families import family_kind
 from ..witnesses.mixed import STEPS_FOR_DELAYS, mixtures_for
@@ -74,6 +75,7 @@ _FAMILIES = "a family (a mapping of arguments of gaussian_witnesses or delayed_w
 _CHECKS: Mapping[str, tuple[tuple[str | None, ...], Callable[[str, Any], object]]] = {
     "n_neurons": (("auto",), check_positive_int),
     "witnesses": (_NAMED, _expect(f"{', '.join(map(repr, _NAMED))}, {_FAMILIES}", (Mapping, WitnessSet, Tuning))),
+    "target": ((None, *TARGETS), _expect("the name of a chip", (str,))),
     "readout": ((None,), _expect("'mean', 'last' or 'windows-k'", lambda value: parse_readout(value).kind != "all")),
     "penalty": ((), _expect("a name", (str,))),
     "l1_strength": (("auto",), check_number),
@@ -125,6 +127,10 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         :func:`cvxsnn.gaussian_witnesses` such as ``decay``, ``threshold``, ``bias``, ``gain``, ``neuron`` and
         ``n_subnetworks``, or, with a key ``"geometry"``, of :func:`cvxsnn.delayed_witnesses`. ``hidden`` may be left
         out. A :class:`cvxsnn.WitnessSet` is used as it is.
+    target : "loihi", "xylo-audio2", "xylo-imu" or None
+        A chip. Neurons of the chip are sampled within its limits, and the certificate is about the spikes that it
+        makes. ``X`` has counts of spikes, which are not standardised. Given ``witnesses`` must be neurons of the chip.
+        A network that does not fit is refused.
     readout : "mean", "last", "windows-k" or statistics such as "mean+burst", optional
         Read the mean of the spikes over the steps, the spikes of the last step, the means in k windows of time, or
         statistics: "mean", "burst", "root", "ever", "last" and "first". By default the mean; kinds have statistics of
@@ -205,6 +211,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     n_neurons: int | str = "auto"
     witnesses: str | Mapping[str, Any] | WitnessSet | Tuning = "auto"
+    target: str | None = None
     readout: str | None = None
     loss: str | None = None
     penalty: str = "auto"
@@ -240,6 +247,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
                 "expected method 'cvx' and one hidden layer for mixed witnesses, got other parameters: pass "
                 "witnesses='search' or a family"
             )
+        if self.target is not None:
+            self._check_target(self.target)
         is_sparse = self.sparsity is not None and self.sparsity != "accuracy"
         if is_sparse and method.stages[-1] != "convex":
             raise InvalidInputError(
@@ -250,6 +259,19 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         self._widths()
         self._program(Objective("squared"))
 
+    def _check_target(self, name: str) -> None:
+        """Refuse parameters with which the network would not be one of the chip, or too large for it."""
+        is_given = isinstance(self.witnesses, (Mapping, WitnessSet))
+        if self.method != "cvx" or len(self._widths()) > 1 or not (is_given or self.witnesses == "auto"):
+            raise InvalidInputError(
+                f"expected method 'cvx', one hidden layer and witnesses 'auto', a family or a WitnessSet for "
+                f"target={name!r}, got others: leave them out"
+            )
+        target = find_target(name)
+        n_read = self.sparsity if isinstance(self.sparsity, int) else self._widths()[0]
+        if not is_given:
+            target.check_most("neuron", target.n_neurons, n_read)
+
     def _seed(self) -> int:
         seed = self.random_state
         # Drawing advances a RandomState: the next fit gets another seed, as in scikit-learn.
@@ -259,13 +281,18 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     def _is_mixed(self) -> bool:
         """Whether neurons of several families are sampled together."""
         named = isinstance(self.witnesses, str) and self.witnesses in ("auto", "mixed")
-        return named and self.method == "cvx" and len(self._widths()) == 1
+        return named and self.method == "cvx" and len(self._widths()) == 1 and self.target is None
+
+    @property
+    def _is_chosen(self) -> bool:
+        """Whether the library chooses neurons of one layer, whose read-out is ridge regression by default."""
+        return self._is_mixed or (self.target is not None and self.witnesses == "auto")
 
     @property
     def _is_ridge(self) -> bool:
-        """Whether the read-out is ridge regression, the default for mixed witnesses."""
+        """Whether the read-out is ridge regression, the default for neurons that the library chooses."""
         is_open = self.penalty == self.l1_strength == self.l2_strength == "auto"
-        return self._is_mixed and is_open and self.loss in (None, "squared")
+        return self._is_chosen and is_open and self.loss in (None, "squared")
 
     def _program(self, objective: Objective) -> Program:
         """Return the convex program of the read-out."""
@@ -276,7 +303,7 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         if penalty == "auto" and self.l1_strength == "auto":
             if find_method(self.method).stages[0] in ("gradient", "projection"):
                 penalty, strengths = "elastic-net", (0.0, self.l2_strength)  # what "auto" is after training
-            elif self._is_mixed:
+            elif self._is_chosen:
                 penalty = "elastic-net"
         return Program(objective, penalty, *strengths, intercept=self.intercept, tol=self.tol)
 
@@ -294,7 +321,11 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
 
     def _readouts(self, sequences: Sequences) -> tuple[Readout, ...]:
         """Return the read-outs to choose from; none if there is no choice."""
-        return ("mean", "last") if self.readout is None and sequences.n_steps > 1 else ()
+        if self.readout is not None or sequences.n_steps == 1:
+            return ()
+        # Neurons of chips see little of the order of steps, unlike those whose windows of time come from the data.
+        has_windows = self.target is not None and sequences.lengths is None and sequences.n_steps >= STEPS_FOR_DELAYS
+        return ("mean", "last", "windows-4") if has_windows else ("mean", "last")
 
     def _families(self, data: TrainingSet) -> Any:
         """Return a family, several mixtures to choose from, or how to search for a family."""
@@ -303,6 +334,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             if self._has_kinds(sequences):
                 return ("kinds", "kinds and last", "all")
             return mixtures_for(sequences.n_steps, sequences.n_features)
+        if self.target is not None and self.witnesses == "auto":
+            return {"target": self.target, "n_witnesses": self._widths()[0]}
         if isinstance(self.witnesses, WitnessSet):
             return self.witnesses
         hidden = self._widths()
@@ -354,6 +387,8 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
             return widths
         if not isinstance(self.n_neurons, str):
             return (check_positive_int("n_neurons", self.n_neurons),)
+        if self.target is not None and not isinstance(self.sparsity, int):
+            return (min(DEFAULTS.n_neurons, find_target(self.target).n_neurons),)
         is_recurrent = isinstance(self.witnesses, Mapping) and self.witnesses.get("neuron", "lif") != "lif"
         return (DEFAULTS.n_neurons if self.method == "cvx" and not is_recurrent else DEFAULTS.n_trained,)
 

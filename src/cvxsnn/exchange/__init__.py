@@ -7,6 +7,7 @@ from .readout import ReadoutResult, ReadoutScore, reconstruct_readout
 
 if TYPE_CHECKING:
     from .c import export_c
+    from .chips import export_loihi, export_xylo, run_nengo_loihi, run_xylosim
     from .nir import from_nir, to_nir, write_nir
     from .nir_network import NIRNetwork, nirtorch_node_map
     from .peers import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
@@ -19,6 +20,8 @@ __all__ = [
     "ReadoutResult",
     "ReadoutScore",
     "export_c",
+    "export_loihi",
+    "export_xylo",
     "from_nir",
     "from_norse",
     "from_snntorch",
@@ -29,6 +32,8 @@ __all__ = [
     "quantise_estimator",
     "quantise_readout",
     "reconstruct_readout",
+    "run_nengo_loihi",
+    "run_xylosim",
     "to_nir",
     "to_norse",
     "to_snntorch",
@@ -41,6 +46,7 @@ __getattr__ = names_on_demand(
     globals(),
     {
         "c": "export_c",
+        "chips": "export_loihi export_xylo run_nengo_loihi run_xylosim",
         "nir": "from_nir to_nir write_nir",
         "nir_network": "NIRNetwork nirtorch_node_map",
         "peers": "from_norse from_snntorch from_spikingjelly to_norse to_snntorch to_spikingjelly",

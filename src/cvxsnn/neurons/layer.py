@@ -194,6 +194,16 @@ class HiddenLayer(ABC):
         """
         return input_levels(inputs)
 
+    def check_inputs(self, inputs: Tensor) -> None:
+        """Refuse inputs that the first layer of a stack cannot read; by default none.
+
+        Parameters
+        ----------
+        inputs : Tensor
+            The inputs, of any shape.
+        """
+        return
+
     def needed_by(self, needed: Tensor) -> Tensor:
         """Return some neurons and all others of the layer on which their spikes depend.
 

@@ -14,8 +14,10 @@ from ..core.errors import InvalidInputError
 from .lateral import LateralLayer
 from .layer import HiddenLayer, tensor_names
 from .lif import LIFLayer
+from .loihi import LoihiLayer
 from .surrogate import Surrogate, TrainableLayer, TrainableLIF, TrainableThreshold, surrogate_slope
 from .threshold import ThresholdLayer
+from .xylo import XyloLayer
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class NeuronModel:
         Whether a membrane is carried over from step to step, which costs an update per neuron and step.
     is_recurrent : bool
         Whether neurons of one layer read each other, through a tensor ``recurrent_weight``.
+    is_integer : bool
+        Whether weights and parameters are integers of a chip, so that a layer cannot be scaled.
     libraries : frozenset of str
         The other libraries and formats that can hold it.
 
@@ -56,11 +60,16 @@ class NeuronModel:
     scaled: tuple[str, ...] = ()
     keeps_membrane: bool = True
     is_recurrent: bool = False
+    is_integer: bool = False
     libraries: frozenset[str] = frozenset()
 
     @property
     def all_scaled(self) -> frozenset[str]:
         """Every parameter that scales with the membrane, weights and bias included."""
+        if self.is_integer:
+            raise InvalidInputError(
+                f"expected neurons that can be scaled, got {self.name} neurons, whose weights are integers of a chip"
+            )
         return frozenset({"weight", "bias", *self.scaled} | ({"recurrent_weight"} if self.is_recurrent else set()))
 
 
@@ -158,5 +167,7 @@ for _model in (
         is_recurrent=True,
     ),
     NeuronModel("lateral", LateralLayer, keeps_membrane=False),
+    NeuronModel("loihi", LoihiLayer, is_integer=True),
+    NeuronModel("xylo", XyloLayer, is_integer=True),
 ):
     register_neuron(_model)

@@ -144,6 +144,8 @@ def iterate_rollout(
         chunk_bytes = share_of(device, CHUNK_BYTES_GPU) if gpu.is_gpu(device) else CHUNK_BYTES
     check_positive_int("chunk_bytes", chunk_bytes)
     layers = [layer.to(device) for layer in check_stack(layers, n_features)]
+    inside = sequences.is_inside()
+    layers[0].check_inputs(sequences.inputs if inside is None else sequences.inputs[inside])
     levels = layers[0].levels_of(sequences.inputs)
     scratch = ScratchArrays()
     n_subnetworks = layers[0].n_subnetworks

@@ -109,6 +109,7 @@ class Stepper:
         spikes : Tensor of shape (n_subnetworks, n_samples, width), dtype bool
             The spikes of the last layer.
         """
+        self._layers[0].check_inputs(inputs)
         block = snap_inputs(inputs.to(self._layers[0].weight.device))
         after: list[LayerState] = []
         for depth, (layer, before) in enumerate(zip(self._layers, state, strict=True)):

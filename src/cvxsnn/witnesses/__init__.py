@@ -1,5 +1,6 @@
 """Witnesses: the hidden dynamics whose spikes make the dictionary."""
 
+from .chip import Chip
 from .delayed import Delayed, delayed_witnesses
 from .families import as_family, regenerate, sample_witnesses
 from .gaussian import Gaussian, gaussian_witnesses
@@ -10,6 +11,7 @@ from .settings import Constant, Distribution, Family, LogUniform, Normal, Unifor
 from .witness_set import Provenance, WitnessSet, join_witnesses, single_out
 
 __all__ = [
+    "Chip",
     "Constant",
     "Delayed",
     "Distribution",

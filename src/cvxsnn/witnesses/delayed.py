@@ -50,6 +50,16 @@ def _check_max_delay(name: str, value: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def _check_neuron(value: Any) -> str:
+    model = NEURON_MODELS.find(value)
+    if model.is_integer:
+        raise InvalidInputError(
+            f"expected neurons with weights of any size, got {model.name} neurons, whose weights are integers of a "
+            "chip: sample a Chip family"
+        )
+    return model.name
+
+
 def _check_quantiles(name: str, value: Any) -> Quantiles:
     if value is None:
         return None
@@ -86,7 +96,7 @@ _CHECKS: Mapping[str, Check] = {
     "n_calibration": check_positive_int,
     "neighbours": check_optional_int,
     "steps": one_of(("all", "last")),
-    "neuron": lambda _, value: NEURON_MODELS.find(value).name,
+    "neuron": lambda _, value: _check_neuron(value),
 }
 
 

@@ -8,6 +8,7 @@ import torch
 from ..core.checks import Array, check_choice
 from ..core.errors import InvalidInputError
 from ..data.sequences import Sequences
+from .chip import Chip
 from .delayed import Delayed
 from .gaussian import Gaussian
 from .kinds import Kinds
@@ -16,7 +17,7 @@ from .settings import Family
 from .tap_sampling import N_CALIBRATION, Calibration
 from .witness_set import Provenance, WitnessSet
 
-FAMILIES: dict[str, type[Family]] = {kind.name: kind for kind in (Gaussian, Delayed, Mixed, Kinds)}
+FAMILIES: dict[str, type[Family]] = {kind.name: kind for kind in (Gaussian, Delayed, Mixed, Kinds, Chip)}
 """Families by the name that their descriptions have as ``"sampler"``."""
 
 
@@ -32,7 +33,8 @@ def family_kind(family: Mapping[str, Any]) -> type[Family]:
     -------
     type of Family
         The type that ``"sampler"`` names; without that, :class:`Delayed` if there is a ``"geometry"``,
-        :class:`Mixed` if there is a ``"mixture"``, and :class:`Gaussian` otherwise.
+        :class:`Mixed` if there is a ``"mixture"``, :class:`Chip` if there is a ``"target"``, and :class:`Gaussian`
+        otherwise.
     """
     if isinstance(family, Family):
         return type(family)

@@ -320,7 +320,7 @@ def _look(values: Tensor, places: Tensor, group: Tensor) -> tuple[Tensor, Tensor
 def _scattered(sampler: TapSampler) -> tuple[Integers, Integers]:
     n_places = (sampler.max_delay + 1) * sampler.n_inputs
     n_taps = min(sampler.plan.fan_in or n_places, n_places)
-    place = _distinct(sampler.generator("taps"), n_places, (sampler.n_neurons, n_taps))
+    place = distinct(sampler.generator("taps"), n_places, (sampler.n_neurons, n_taps))
     return place % sampler.n_inputs, place // sampler.n_inputs
 
 
@@ -338,7 +338,7 @@ def _box(sampler: TapSampler) -> tuple[Integers, Integers]:
     corner = [generator.integers(most - n + 1, size=sampler.n_neurons) for n, most in zip(size, shape, strict=True)]
     n_places = math.prod(size)
     n_taps = min(plan.fan_in or n_places, n_places)
-    inside = np.unravel_index(_distinct(generator, n_places, (sampler.n_neurons, n_taps)), size)
+    inside = np.unravel_index(distinct(generator, n_places, (sampler.n_neurons, n_taps)), size)
     place = [start[:, None] + offset for start, offset in zip(corner, inside, strict=True)]
     n = len(delays)
     return np.ravel_multi_index(place[n:], shape[n:]), np.ravel_multi_index(place[:n], delays)
@@ -378,7 +378,7 @@ def _correlated(sampler: TapSampler) -> tuple[Integers, Integers]:
     # Stable, so that equal correlations are ranked alike everywhere.
     near = np.argsort(-(values.T @ values), axis=1, kind="stable")[:, :n_near]
     n_taps = min(plan.fan_in or n_near, n_near)
-    chosen = _distinct(generator, n_near, (sampler.n_neurons, n_taps))
+    chosen = distinct(generator, n_near, (sampler.n_neurons, n_taps))
     centre = generator.integers(len(varied), size=sampler.n_neurons)
     place = np.sort(varied[near[centre[:, None], chosen]], axis=1)
     return place % sampler.n_inputs, place // sampler.n_inputs
@@ -393,14 +393,14 @@ GEOMETRIES: dict[Geometry, Callable[[TapSampler], tuple[Integers, Integers]]] = 
 """Functions that draw the source and the delay of all taps, (n_neurons, n_taps) each."""
 
 
-def _distinct(generator: np.random.Generator, n_places: int, shape: tuple[int, int]) -> Integers:
+def distinct(generator: np.random.Generator, n_places: int, shape: tuple[int, int]) -> Integers:
     """Draw distinct numbers below ``n_places`` for each row, in increasing order."""
     n_rows, n_drawn = shape
     if n_drawn == n_places:
         return np.broadcast_to(np.arange(n_places), shape).copy()
     if 2 * n_drawn > n_places:  # draw those that are left out, which are fewer
         is_drawn = np.ones((n_rows, n_places), dtype=bool)
-        np.put_along_axis(is_drawn, _distinct(generator, n_places, (n_rows, n_places - n_drawn)), False, axis=1)
+        np.put_along_axis(is_drawn, distinct(generator, n_places, (n_rows, n_places - n_drawn)), False, axis=1)
         return np.nonzero(is_drawn)[1].reshape(shape)
     drawn = np.sort(generator.integers(n_places, size=shape), axis=1)
     # At most half of the numbers are drawn, so that few repeat and are drawn again.
