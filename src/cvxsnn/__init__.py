@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         permutation_importance,
         save,
     )
-    from .exchange import export_c, reconstruct_readout
+    from .exchange import export_c, export_onnx, reconstruct_readout
     from .fitting import train
     from .network import SpikingNetwork, reconstruct
     from .neurons import LIFLayer, ThresholdLayer, roll_out
@@ -42,7 +42,7 @@ _ON_DEMAND = {
     "dictionary": "SpikeDictionary build_dictionary",
     "estimators": "EarlyClassifier SequenceImputer SequenceResampler SequenceScaler SpikingClassifier "
     "SpikingRegressor forecast load make_windows permutation_importance save",
-    "exchange": "export_c reconstruct_readout",
+    "exchange": "export_c export_onnx reconstruct_readout",
     "explore": "",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
@@ -83,6 +83,7 @@ __all__ = [
     "exchange",
     "explore",
     "export_c",
+    "export_onnx",
     "fitting",
     "forecast",
     "gaussian_witnesses",

@@ -11,7 +11,7 @@ from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from .common import ModelFile, command, say
 from .data_files import TableOptions, read_data
-from .files import EXPORT, GRAPH, HEADER, READ, SOURCE
+from .files import EXPORT, GRAPH, HEADER, ONNX, READ, SOURCE
 
 
 @command
@@ -19,18 +19,20 @@ def export(
     model: ModelFile,
     table: TableOptions,
     output: Annotated[Path, Option("-o", "--output", help="Where to write."), EXPORT],
-    to: Annotated[Literal["nir", "c"], Option(help="A NIR graph, or C99 source and a header.")] = "nir",
+    to: Annotated[Literal["nir", "c", "onnx"], Option(help="A NIR graph, C99 source and a header, or ONNX.")] = "nir",
     lossy: Annotated[bool, Option("--lossy", help="NIR: plain LIF nodes, which reset differently.")] = False,
     dt: Annotated[float, Option(help="NIR: seconds per step.")] = 1e-4,
     integers: Annotated[bool, Option("--integers", help="C: no floating-point numbers; needs --data.")] = False,
     data: Annotated[Path | None, Option(help="C: data of the fit, for the self-test and --integers."), READ] = None,
-    steps: Annotated[int | None, Option(min=1, help="C: steps of all sequences, for windows of time.")] = None,
+    steps: Annotated[int | None, Option(min=1, help="C, ONNX: steps of all sequences, for windows of time.")] = None,
 ) -> None:
     """Write a saved model in a format of other libraries, or as C source for microcontrollers."""
     loaded = cs.load(model)
+    if lossy and to != "nir":
+        raise InvalidInputError(f"expected --lossy with --to nir, got --to {to}, which has the same spikes")
+    if (integers or data is not None) and to != "c":
+        raise InvalidInputError(f"expected --integers and --data with --to c, got --to {to}")
     if to == "c":
-        if lossy:
-            raise InvalidInputError("expected --lossy with --to nir, got --to c: C source has the same spikes")
         if integers and data is None:
             raise InvalidInputError("expected the data of the fit for --integers, to compare spikes: pass --data")
         header = output.with_suffix(".h")
@@ -41,8 +43,13 @@ def export(
         cs.export_c(loaded, output, X=None if samples is None else samples.X, integers=integers, n_steps=steps)
         say(f"saved: {output} and {header}")
         return
-    if integers or data is not None or steps is not None:
-        raise InvalidInputError("expected --integers, --data and --steps with --to c, got --to nir")
+    if to == "onnx":
+        ONNX.check(output)
+        cs.export_onnx(loaded, output, n_steps=steps)
+        say(f"saved: {output}")
+        return
+    if steps is not None:
+        raise InvalidInputError("expected --steps with --to c or --to onnx, got --to nir")
     GRAPH.check(output)
     _write_nir(loaded, output, lossy, dt)
 

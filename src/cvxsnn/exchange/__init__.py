@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .c import export_c
     from .nir import from_nir, to_nir, write_nir
     from .nir_network import NIRNetwork, nirtorch_node_map
+    from .onnx import export_onnx
     from .peers import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
     from .quantisation import Quantised, quantise_and_solve, quantise_estimator
     from .rounding import quantise, quantise_readout
@@ -19,6 +20,7 @@ __all__ = [
     "ReadoutResult",
     "ReadoutScore",
     "export_c",
+    "export_onnx",
     "from_nir",
     "from_norse",
     "from_snntorch",
@@ -43,6 +45,7 @@ __getattr__ = names_on_demand(
         "c": "export_c",
         "nir": "from_nir to_nir write_nir",
         "nir_network": "NIRNetwork nirtorch_node_map",
+        "onnx": "export_onnx",
         "peers": "from_norse from_snntorch from_spikingjelly to_norse to_snntorch to_spikingjelly",
         "quantisation": "Quantised quantise_and_solve quantise_estimator",
         "rounding": "quantise quantise_readout",
