@@ -86,7 +86,7 @@ def test_spikes_statistics_and_scores_are_those_of_python(name, is_optimised, tm
 @lru_cache
 def fit_digits():
     X, y = load_digits(return_X_y=True)
-    model = cs.SpikingClassifier(n_neurons=300, sparsity=64, random_state=0).fit(X[:300].reshape(-1, 8, 8), y[:300])
+    model = cs.SpikingClassifier(n_neurons=300, sparsity=64, random_state=0).fit(X[:150].reshape(-1, 8, 8), y[:150])
     return model, X.reshape(-1, 8, 8)
 
 
