@@ -103,7 +103,9 @@ def test_an_onnx_graph_is_written_and_an_earlier_one_is_replaced():
     Path("mine.onnx").write_bytes(bytes(100))
     fail("an earlier one of the same kind for the graph", "export", "model", "--to", "onnx", "-o", "mine.onnx")
     fail("expected --lossy with --to nir", "export", "model", "--to", "onnx", "-o", "new.onnx", "--lossy")
-    fail("expected --integers and --data with --to c", "export", "model", "--to", "onnx", "-o", "new.onnx", "--integers")
+    fail(
+        "expected --integers and --data with --to c", "export", "model", "--to", "onnx", "-o", "new.onnx", "--integers"
+    )
     fail("expected --steps with --to c or --to onnx", "export", "model", "-o", "out.nir", "--steps", 4)
     assert not Path("new.onnx").exists()
 
