@@ -11,7 +11,7 @@ from tolerances import CERTIFIED_AGAIN, REFITTED
 import cvxsnn as cs
 from cvxsnn.core.errors import DataFileError, InvalidInputError, OtherDataWarning
 from cvxsnn.core.storage import write_tensors
-from cvxsnn.estimators import EarlyClassifier, files
+from cvxsnn.estimators import EarlyClassifier, EarlyStream, files
 from cvxsnn.estimators.early import _margins
 
 
@@ -256,10 +256,11 @@ def test_every_readout_is_certified_again_on_the_data_and_for_the_network_that_a
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_a_stream_answers_as_soon_as_predict_early_does(confidence):
-    labels, n_steps = EARLY.predict_early(TEST, confidence)
+    sequences = [*TEST, *(x[:6] for x in TEST)]  # the latter end where there is a read-out
+    labels, n_steps = EARLY.predict_early(sequences, confidence)
     stream = EARLY.stream(confidence)
     n_early = 0
-    for sequence, label, n_read in zip(TEST, labels, n_steps, strict=True):
+    for sequence, label, n_read in zip(sequences, labels, n_steps, strict=True):
         stream.reset()
         answers = [stream.step(x) for x in sequence]
         assert stream.end() == label
@@ -270,6 +271,17 @@ def test_a_stream_answers_as_soon_as_predict_early_does(confidence):
         elif len(sequence) not in EARLY.steps_:
             assert not stream.is_answered
     assert n_early > 50
+
+
+def test_a_sequence_that_ends_at_an_answer_has_that_of_complete_sequences():
+    stream, n_different = EarlyStream(EARLY, -np.inf), 0
+    for sequence, label in zip(TEST, EARLY.model_.predict([x[:3] for x in TEST]), strict=True):
+        stream.reset()
+        first, second, answer = map(stream.step, sequence[:3])
+        assert (first, second, stream.is_answered) == (None, None, True)
+        assert stream.end() == label
+        n_different += answer != label
+    assert n_different > 0
 
 
 def test_two_classes_and_names_are_streamed():
