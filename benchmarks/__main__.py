@@ -16,6 +16,7 @@ BENCHMARKS = (
     "pools",
     "cluster",
     "defaults",
+    "device",
     "families",
     "features",
     "few_neurons",

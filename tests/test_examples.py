@@ -1,8 +1,10 @@
 """The examples run, and leave behind what they say."""
 
 import importlib.util
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,17 +28,18 @@ QUICK = {
     "model_page.py": ["--quick", "--output", "digits.html"],
     "neurobench_row.py": ["--quick"],
     "plots.py": ["--quick", "--output", "."],
+    "speech_in_c.py": ["--quick", "--output", "."],
     "spoken_digits.py": ["--quick", "--output", "."],
     **{name: ["--quick", "--output", "."] for name in READOUTS},
 }
 """Arguments that make an example small."""
 
 
-def run_example(name, tmp_path, *arguments, ignoring=()):
+def run_example(name, tmp_path, *arguments, ignoring=(), env=None):
     """Run an example in a folder of its own, where warnings are errors."""
     warnings = [option for message in ("error", *ignoring) for option in ("-W", message)]
     command = [sys.executable, *warnings, str(EXAMPLES / name), *arguments]
-    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, env=env)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -108,6 +111,26 @@ def test_spoken_digits_saves_a_model(tmp_path):
         pytest.skip(f"no recordings: {error}")
     assert "proven within" in run_example("spoken_digits.py", tmp_path, *QUICK["spoken_digits.py"])
     assert (tmp_path / "network.safetensors").stat().st_size > 0
+
+
+def test_a_program_in_c_hears_from_a_pipe_what_python_hears(tmp_path):
+    if shutil.which("cc") is None and shutil.which("gcc") is None:
+        pytest.skip("no C compiler: install gcc")
+    printed = run_example("speech_in_c.py", tmp_path, *QUICK["speech_in_c.py"])
+    assert float(re.search(r"accuracy of 64 neurons: (\S+)", printed)[1]) > 0.6
+    n_equal, n_answers = map(int, re.search(r"those of Python: (\d+) of (\d+), on 10 recordings", printed).groups())
+    assert n_equal == n_answers > 200
+    assert (tmp_path / "answers.png").stat().st_size > 0
+    # The program reads any raw sound: whole steps are answered, and the rest of one is not.
+    answers = subprocess.run([tmp_path / "listen"], input=bytes(2 * 400), capture_output=True, check=True)
+    assert len(answers.stdout.split()) == 2
+
+
+def test_without_a_compiler_the_program_is_written_and_not_run(tmp_path):
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    printed = run_example("speech_in_c.py", tmp_path, *QUICK["speech_in_c.py"], env=environment)
+    assert "written and not run, since there is no C compiler" in printed
+    assert {"listen.c", "tables.h", "words.c", "words.h"} <= {path.name for path in tmp_path.iterdir()}
 
 
 needs_neurobench = pytest.mark.skipif(

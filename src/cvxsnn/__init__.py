@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         permutation_importance,
         save,
     )
-    from .exchange import export_c, export_loihi, export_xylo, reconstruct_readout
+    from .exchange import export_c, export_loihi, export_onnx, export_xylo, reconstruct_readout
     from .fitting import train
     from .network import SpikingNetwork, reconstruct
     from .neurons import LIFLayer, ThresholdLayer, roll_out
@@ -42,7 +42,7 @@ _ON_DEMAND = {
     "dictionary": "SpikeDictionary build_dictionary",
     "estimators": "EarlyClassifier SequenceImputer SequenceResampler SequenceScaler SpikingClassifier "
     "SpikingRegressor forecast load make_windows permutation_importance save",
-    "exchange": "export_c export_loihi export_xylo reconstruct_readout",
+    "exchange": "export_c export_loihi export_onnx export_xylo reconstruct_readout",
     "explore": "",
     "fitting": "train",
     "network": "SpikingNetwork reconstruct",
@@ -84,6 +84,7 @@ __all__ = [
     "explore",
     "export_c",
     "export_loihi",
+    "export_onnx",
     "export_xylo",
     "fitting",
     "forecast",

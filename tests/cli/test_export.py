@@ -95,10 +95,25 @@ def test_c_source_is_written_with_its_header_and_earlier_ones_are_replaced():
     assert "#define SMALL_STEPS 4" in Path("small.h").read_text()
 
 
+def test_an_onnx_graph_is_written_and_an_earlier_one_is_replaced():
+    pytest.importorskip("onnx", reason="onnx is not installed: pip install 'cvxsnn[onnx]'")
+    save(classifier(windows=2).fit(SEQUENCES, classes_of(SEQUENCES)), "model")
+    for _ in range(2):
+        assert succeed("export", "model", "--to", "onnx", "-o", "out.onnx", "--steps", 4).stdout == "saved: out.onnx\n"
+    Path("mine.onnx").write_bytes(bytes(100))
+    fail("an earlier one of the same kind for the graph", "export", "model", "--to", "onnx", "-o", "mine.onnx")
+    fail("expected --lossy with --to nir", "export", "model", "--to", "onnx", "-o", "new.onnx", "--lossy")
+    fail(
+        "expected --integers and --data with --to c", "export", "model", "--to", "onnx", "-o", "new.onnx", "--integers"
+    )
+    fail("expected --steps with --to c or --to onnx", "export", "model", "-o", "out.nir", "--steps", 4)
+    assert not Path("new.onnx").exists()
+
+
 def test_options_and_files_that_do_not_fit_the_format_are_refused():
     fail("expected --lossy with --to nir", "export", "model", "--to", "c", "-o", "out.c", "--lossy")
     fail("expected the data of the fit for --integers", "export", "model", "--to", "c", "-o", "out.c", "--integers")
-    fail("expected --integers, --data and --steps with --to c", "export", "model", "-o", "out.nir", "--integers")
+    fail("expected --integers and --data with --to c", "export", "model", "-o", "out.nir", "--integers")
     fail("expected a name that ends in .c for the source", "export", "model", "--to", "c", "-o", "out.nir")
     fail("expected a name that ends in .nir or has no ending", "export", "model", "-o", "out.c")
     Path("mine.h").write_text("int mine;\n")

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import torch
 from small_models import classifier
-from tolerances import REFITTED
+from tolerances import CERTIFIED_AGAIN, REFITTED
 
 import cvxsnn as cs
-from cvxsnn.core.errors import InvalidInputError
-from cvxsnn.estimators import EarlyClassifier
+from cvxsnn.core.errors import DataFileError, InvalidInputError, OtherDataWarning
+from cvxsnn.core.storage import write_tensors
+from cvxsnn.estimators import EarlyClassifier, EarlyStream, files
+from cvxsnn.estimators.early import _margins
 
 
 def make_task(n_samples, seed, n_steps=12, n_classes=3):
@@ -35,7 +37,7 @@ def test_reads_at_shares_of_the_longest_sequence_and_at_its_end():
 
 def test_every_readout_is_the_certified_optimum_over_the_sequences_cut_there():
     scaled = EARLY.model_.as_sequences(TRAIN)
-    targets = np.eye(3)[LABELS]
+    targets = np.eye(3)[LABELS] + (EARLY.model_.proof_.objective.loss.shift or 0.0)
     for n_steps, head, certificate in zip(EARLY.steps_, EARLY.network_.heads, EARLY.certificates_, strict=True):
         assert certificate.relative_gap <= 1e-6
         cut = cs.data.Sequences(scaled.inputs[:, :n_steps], scaled.lengths.clamp(max=n_steps))
@@ -93,19 +95,18 @@ def naive_losses(margins, is_right, is_running, threshold):
 
 
 def test_critical_values_are_the_largest_thresholds_at_which_a_right_answer_is_lost():
-    early = copy(EARLY)
     scores = torch.randn(4, 90, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     scores[:, torch.arange(90), torch.from_numpy(LABELS)] += torch.tensor([0.5, 1.0, 1.5, 2.0])[:, None]
     lengths = np.array([len(sequence) for sequence in TRAIN])
-    early._calibrate(scores, LABELS, lengths)
-    margins = np.stack([early._margins(k, own) for k, own in enumerate(scores)])
+    scales, critical = EARLY._calibrate(scores, LABELS, lengths)
+    margins = np.stack([_margins(own, scale) for own, scale in zip(scores, scales, strict=True)])
     is_right = scores.argmax(2).numpy() == LABELS
-    is_running = np.array(early.steps_)[:, None] < lengths
+    is_running = np.array(EARLY.steps_)[:, None] < lengths
     thresholds = np.sort(np.concatenate((margins.ravel() - 1e-9, margins.ravel())))
     losses = np.stack([naive_losses(margins, is_right, is_running, threshold) for threshold in thresholds])
     n_lost = np.logical_or.accumulate(losses[::-1])[::-1].sum(1)  # at this or any larger threshold
     assert 5 < n_lost[0] < 60
-    assert n_lost.tolist() == [(early.critical_ > threshold).sum() for threshold in thresholds]
+    assert n_lost.tolist() == [(critical > threshold).sum() for threshold in thresholds]
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95])
@@ -182,3 +183,122 @@ def test_misuse_is_explained_in_one_sentence(call, message):
         call()
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, (InvalidInputError, ValueError, TypeError))
+
+
+def save_and_load(early, path):
+    cs.save(early, path)
+    return cs.load(path)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"loss": "softmax", "readout": "last+burst", "l2_strength": 0.01}], ids=str)
+def test_a_file_gives_the_same_answers_and_proofs_back(parameters, tmp_path):
+    early = EARLY
+    if parameters:
+        early = EarlyClassifier(classifier(**RIDGE | parameters), fractions=(0.3,)).fit(TRAIN, LABELS)
+    loaded = save_and_load(early, tmp_path / "early.safetensors")
+    assert type(loaded) is EarlyClassifier
+    assert (loaded.steps_, loaded.certificates_, loaded._scales) == (early.steps_, early.certificates_, early._scales)
+    assert np.array_equal(loaded.critical_, early.critical_)
+    assert loaded.estimator.get_params() == early.estimator.get_params()
+    for own, other in zip(loaded.predict_early(TEST, 0.9), early.predict_early(TEST, 0.9), strict=True):
+        assert np.array_equal(own, other)
+    assert loaded.certify(TRAIN, LABELS) == early.certify(TRAIN, LABELS)
+    cs.save(loaded, tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "early.safetensors").read_bytes()
+
+
+CHANGES = {
+    "steps that fall": ("steps", lambda steps: steps[::-1]),
+    "steps that are none": ("steps", lambda steps: [0, *steps[1:]]),
+    "a read-out less": ("parts", lambda parts: parts[1:]),
+    "another objective": (
+        "parts",
+        lambda parts: [parts[0] | {"objective": parts[0]["objective"] | {"readout": "last"}}, *parts[1:]],
+    ),
+    "a scale of zero": ("scales", lambda scales: [0.0, *scales[1:]]),
+    "more samples left out than there are": ("n_left_out", lambda n_left_out: 91),
+    "fewer samples left out than lost": ("n_left_out", lambda n_left_out: 1),
+    "fractions that are none": ("fractions", lambda fractions: ["a"]),
+    "a model of rows": ("model", lambda model: model | {"is_sequential": False}),
+    "a bare network": ("model", lambda model: {name: part for name, part in model.items() if name != "proof"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_does_not_fit_together_is_refused(change, tmp_path):
+    tensors = {}
+    header = files._write_model(EARLY, tensors)
+    name, alter = CHANGES[change]
+    write_tensors(tmp_path / "early", "model", tensors, header | {name: alter(header[name])})
+    with pytest.raises(DataFileError, match="expected a complete model in"):
+        cs.load(tmp_path / "early")
+    tensors["critical"] = tensors["critical"].flip(0)
+    write_tensors(tmp_path / "early", "model", tensors, header)
+    with pytest.raises(DataFileError, match="falling order"):
+        cs.load(tmp_path / "early")
+
+
+def test_every_readout_is_certified_again_on_the_data_and_for_the_network_that_answers():
+    again = EARLY.certify(TRAIN, LABELS)
+    for found, stated in zip(again, EARLY.certificates_, strict=True):
+        assert found.primal == pytest.approx(stated.primal, rel=CERTIFIED_AGAIN)
+        assert found.relative_gap <= 1e-6
+    with pytest.warns(OtherDataWarning, match="targets differ"):
+        other = EARLY.certify(TRAIN, (LABELS + 1) % 3)
+    assert all(found.relative_gap > 1e-2 for found in other)
+    early = copy(EARLY)
+    weight = EARLY.network_.weight.detach().clone()
+    weight[0, EARLY.network_.heads[2].columns] += 1e-3
+    early.network_ = EARLY.network_.with_readout(weight, EARLY.network_.intercept.detach())
+    with pytest.raises(InvalidInputError, match="one with other output weights"):
+        early.certify(TRAIN, LABELS)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_a_stream_answers_as_soon_as_predict_early_does(confidence):
+    sequences = [*TEST, *(x[:6] for x in TEST)]  # the latter end where there is a read-out
+    labels, n_steps = EARLY.predict_early(sequences, confidence)
+    stream = EARLY.stream(confidence)
+    n_early = 0
+    for sequence, label, n_read in zip(sequences, labels, n_steps, strict=True):
+        stream.reset()
+        answers = [stream.step(x) for x in sequence]
+        assert stream.end() == label
+        assert stream.n_steps == len(sequence)
+        if n_read < len(sequence):
+            n_early += 1
+            assert answers == [None] * (n_read - 1) + [label] * (len(sequence) - n_read + 1)
+        elif len(sequence) not in EARLY.steps_:
+            assert not stream.is_answered
+    assert n_early > 50
+
+
+def test_a_sequence_that_ends_at_an_answer_has_that_of_complete_sequences():
+    stream, n_different = EarlyStream(EARLY, -np.inf), 0
+    for sequence, label in zip(TEST, EARLY.model_.predict([x[:3] for x in TEST]), strict=True):
+        stream.reset()
+        first, second, answer = map(stream.step, sequence[:3])
+        assert (first, second, stream.is_answered) == (None, None, True)
+        assert stream.end() == label
+        n_different += answer != label
+    assert n_different > 0
+
+
+def test_two_classes_and_names_are_streamed():
+    names = np.array(["up", "down"])
+    early = EarlyClassifier(classifier(**RIDGE), fractions=(0.25,)).fit(TRAIN, names[LABELS % 2])
+    labels, _ = early.predict_early(TEST[:50], 0.8)
+    stream = early.stream(0.8)
+    for sequence, label in zip(TEST[:50], labels, strict=True):
+        stream.reset()
+        for x in sequence:
+            stream.step(x)
+        assert stream.end() == label
+    stream.reset()
+    with pytest.raises(InvalidInputError, match="expected at least one step before the end"):
+        stream.end()
+    windows = EarlyClassifier(classifier(**RIDGE | {"readout": "windows-4"}), fractions=(0.5,)).fit(TRAIN, LABELS)
+    with pytest.raises(InvalidInputError, match="expected a classifier without windows of time"):
+        windows.stream()
+    with pytest.raises(InvalidInputError, match="expected a fitted EarlyClassifier"):
+        cs.save(EarlyClassifier(classifier()), "nowhere")

@@ -11,7 +11,7 @@ from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from .common import ModelFile, command, say
 from .data_files import TableOptions, read_data
-from .files import ARRAYS, EXPORT, GRAPH, HEADER, READ, SOURCE
+from .files import ARRAYS, EXPORT, GRAPH, HEADER, ONNX, READ, SOURCE
 
 
 @command
@@ -20,30 +20,30 @@ def export(
     table: TableOptions,
     output: Annotated[Path, Option("-o", "--output", help="Where to write."), EXPORT],
     to: Annotated[
-        Literal["nir", "c", "xylo", "loihi"],
-        Option(help="A NIR graph, C99 source and a header, or the arrays that configure a chip."),
+        Literal["nir", "c", "onnx", "xylo", "loihi"],
+        Option(help="A NIR graph, C99 source and a header, ONNX, or the arrays that configure a chip."),
     ] = "nir",
     lossy: Annotated[bool, Option("--lossy", help="NIR: plain LIF nodes, which reset differently.")] = False,
     dt: Annotated[float, Option(help="NIR: seconds per step.")] = 1e-4,
     integers: Annotated[bool, Option("--integers", help="C: no floating-point numbers; needs --data.")] = False,
     data: Annotated[Path | None, Option(help="C: data of the fit, for the self-test and --integers."), READ] = None,
-    steps: Annotated[int | None, Option(min=1, help="C: steps of all sequences, for windows of time.")] = None,
+    steps: Annotated[int | None, Option(min=1, help="C, ONNX: steps of all sequences, for windows of time.")] = None,
 ) -> None:
     """Write a saved model in a format of other libraries or of chips, or as C source for microcontrollers."""
     loaded = cs.load(model)
-    if to != "c" and (integers or data is not None or steps is not None):
-        raise InvalidInputError(f"expected --integers, --data and --steps with --to c, got --to {to}")
+    if lossy and to != "nir":
+        raise InvalidInputError(f"expected --lossy with --to nir, got --to {to}, which has the same spikes")
+    if (integers or data is not None) and to != "c":
+        raise InvalidInputError(f"expected --integers and --data with --to c, got --to {to}")
+    if steps is not None and to not in ("c", "onnx"):
+        raise InvalidInputError(f"expected --steps with --to c or --to onnx, got --to {to}")
     if to in ("xylo", "loihi"):
-        if lossy:
-            raise InvalidInputError(f"expected --lossy with --to nir, got --to {to}: chips have the same spikes")
         ARRAYS.check(output)
         write = cs.export_loihi if to == "loihi" else cs.export_xylo
         write(loaded, output)
         say(f"saved: {output}")
         return
     if to == "c":
-        if lossy:
-            raise InvalidInputError("expected --lossy with --to nir, got --to c: C source has the same spikes")
         if integers and data is None:
             raise InvalidInputError("expected the data of the fit for --integers, to compare spikes: pass --data")
         header = output.with_suffix(".h")
@@ -53,6 +53,11 @@ def export(
         samples = None if data is None else read_data(data, table, needs_targets=False, model=known)
         cs.export_c(loaded, output, X=None if samples is None else samples.X, integers=integers, n_steps=steps)
         say(f"saved: {output} and {header}")
+        return
+    if to == "onnx":
+        ONNX.check(output)
+        cs.export_onnx(loaded, output, n_steps=steps)
+        say(f"saved: {output}")
         return
     GRAPH.check(output)
     _write_nir(loaded, output, lossy, dt)

@@ -278,6 +278,11 @@ def load_estimator(path: Path) -> Any:
     model = cs.load(path)
     if isinstance(model, cs.SpikingNetwork):
         raise InvalidInputError(f"expected a fitted classifier or regressor in {path}, got a bare network")
+    if isinstance(model, cs.EarlyClassifier):
+        raise InvalidInputError(
+            f"expected a fitted classifier or regressor in {path}, got an EarlyClassifier: save its model_, or load it "
+            "in Python with cvxsnn.load"
+        )
     return model
 
 

@@ -6,7 +6,7 @@ from ..core.libraries import names_on_demand
 
 if TYPE_CHECKING:
     from .classifier import SpikingClassifier
-    from .early import EarlyClassifier
+    from .early import EarlyClassifier, EarlyStream
     from .explanation import Explanation, PermutationImportance, permutation_importance
     from .files import save
     from .forecasting import forecast, make_windows
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EarlyClassifier",
+    "EarlyStream",
     "Explanation",
     "PermutationImportance",
     "Predictor",
@@ -39,7 +40,7 @@ __getattr__ = names_on_demand(
     globals(),
     {
         "classifier": "SpikingClassifier",
-        "early": "EarlyClassifier",
+        "early": "EarlyClassifier EarlyStream",
         "explanation": "Explanation PermutationImportance permutation_importance",
         "files": "save",
         "forecasting": "forecast make_windows",

@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from torch import Tensor
 
-from ..core.checks import check_number
+from ..core.checks import check_number, check_positive_int
 from ..core.errors import InvalidInputError
 from ..core.formatting import plural
 from ..core.storage import write_tensors
@@ -24,12 +25,13 @@ from ..network import SpikingNetwork
 from ..witnesses import Distribution, Provenance, WitnessSet, describe_family, parse_distribution, regenerate
 from . import model_parts
 from .classifier import SpikingClassifier
+from .early import EarlyClassifier
 from .history import History
 from .predictor import ENTRIES, SCALE, read_answers, read_names
 from .preprocessing import SequenceImputer, SequenceResampler, SequenceScaler, SequenceTransformer
 from .regressor import SpikingRegressor
 
-Model: TypeAlias = SpikingNetwork | SpikingClassifier | SpikingRegressor | Pipeline
+Model: TypeAlias = SpikingNetwork | SpikingClassifier | SpikingRegressor | EarlyClassifier | Pipeline
 
 _ESTIMATORS = {"classifier": SpikingClassifier, "regressor": SpikingRegressor}
 
@@ -45,7 +47,7 @@ def save(model: Model, path: Path | str) -> None:
 
     Parameters
     ----------
-    model : SpikingNetwork, SpikingClassifier, SpikingRegressor or Pipeline
+    model : SpikingNetwork, SpikingClassifier, SpikingRegressor, EarlyClassifier or Pipeline
         The network or the fitted estimator; or a fitted pipeline that consists of ``SequenceImputer``,
         ``SequenceScaler`` or ``SequenceResampler`` and, at last, a spiking estimator. The data and ``history_`` are not
         saved, and neither are witnesses that were passed as a parameter but cannot be drawn again without data, or
@@ -75,6 +77,8 @@ def save(model: Model, path: Path | str) -> None:
 def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
     if type(model) is SpikingNetwork:
         return {"class": "network", "network": model_parts.write_network(model, tensors)}
+    if type(model) is EarlyClassifier:
+        return _write_early(model, tensors)
     if not isinstance(model, Pipeline):
         return _write_estimator(model, tensors)
     *steps, (name, last) = model.steps
@@ -84,6 +88,8 @@ def _write_model(model: Model, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def read_model(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int) -> Model:
+    if header["class"] == "early":
+        return _read_early(header, tensors, max_drawn)
     if header["class"] != "pipeline":
         return _read_estimator(header, tensors, max_drawn)
     last = _read_estimator(header["model"], tensors, max_drawn)
@@ -169,6 +175,46 @@ def _read_estimator(
         model._kept = model_parts.read_kept(header["kept"], tensors, model._proof)
     read_answers(model, header, tensors, network)
     return model
+
+
+def _write_early(model: EarlyClassifier, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    if not hasattr(model, "proofs_"):
+        raise InvalidInputError("expected a fitted EarlyClassifier, got one that is not: call fit first")
+    tensors["critical"] = torch.from_numpy(model.critical_[model.critical_ > -np.inf])
+    return {
+        "class": "early",
+        "model": _write_estimator(model.model_, tensors),
+        "fractions": [float(fraction) for fraction in model.fractions],
+        "steps": list(model.steps_),
+        "scales": list(model._scales),
+        "n_left_out": len(model.critical_),
+        "parts": [model_parts.write_part(proof, number, tensors) for number, proof in enumerate(model.proofs_)],
+    }
+
+
+def _read_early(header: Mapping[str, Any], tensors: Mapping[str, Tensor], max_drawn: int) -> EarlyClassifier:
+    model = _read_estimator(header["model"], tensors, max_drawn)
+    if not isinstance(model, SpikingClassifier) or not model.is_sequential_:
+        raise InvalidInputError("expected a classifier of sequences to answer early, got another model")
+    proof = model.proof_
+    parts = [
+        model_parts.read_part(part, number, tensors, model.network_, proof)
+        for number, part in enumerate(header["parts"])
+    ]
+    fractions = [check_number("fractions", fraction) for fraction in header["fractions"]]
+    steps = [check_positive_int("steps", n_steps) for n_steps in header["steps"]]
+    scales = [check_number("scales", scale) for scale in header["scales"]]
+    lost, n_left_out = tensors["critical"].numpy(), check_positive_int("n_left_out", header["n_left_out"])
+    if not len(lost) <= n_left_out <= len(proof.dual_point) or not (lost[:-1] >= lost[1:]).all():
+        raise InvalidInputError("expected critical values of samples left out in falling order, got others")
+    critical = np.pad(lost, (0, n_left_out - len(lost)), constant_values=-np.inf)
+    if not (0 < len(steps) == len(parts) == len(scales)) or steps != sorted({*steps}) or min(scales) <= 0:
+        raise InvalidInputError("expected rising numbers of steps, each with a read-out and a scale above zero")
+    if any(part["objective"] != header["model"]["proof"]["objective"] for part in header["parts"]):
+        raise InvalidInputError("expected read-outs with the objective of the classifier, got others")
+    early = EarlyClassifier(clone(model), fractions=tuple(fractions))
+    early._restore(model, tuple(steps), tuple(parts), scales, critical)
+    return early
 
 
 def _write_parameter(name: str, value: Any) -> Any:

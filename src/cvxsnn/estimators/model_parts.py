@@ -7,6 +7,7 @@ before anything is allocated.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -55,13 +56,17 @@ TENSORS = {
     "kept.products": (torch.float64, ("n_sums", "n_sums")),
     "kept.shift": (torch.float64, ("n_outputs",)),
     "steps": (torch.float64, ("n_features",)),
+    "critical": (torch.float64, ("n_lost",)),
 }
 """Type and axes of the tensors of a model; axes of one name are equally long.
 
-``steps.<number>.<attribute>`` belongs to a transformer of a pipeline. The other tensors, of layers, are named
+``steps.<number>.<attribute>`` belongs to a transformer of a pipeline, and ``parts.<number>.proof.<attribute>`` to one
+of several proofs over the same witnesses, each with a support of its own. The other tensors, of layers, are named
 ``network.<depth>.<parameter>`` and ``proof.layers.<depth>.<parameter>``; the layers check their shapes. ``kept.spikes``
 are bits or counts of columns (:class:`cvxsnn.dictionary.SpikeDictionary`), or numbers of statistics.
 """
+
+_PART = re.compile(r"(parts\.[0-9]+\.)(proof\.[a-z_]+)")
 
 LAYER_TYPES = (torch.float32, torch.float64, torch.int32)
 SPIKE_TYPES = (torch.uint8, torch.int16, torch.int32)
@@ -85,14 +90,17 @@ def check_tensors(tensors: Mapping[str, Tensor]) -> None:
     """Refuse tensors of other types and shapes than :data:`TENSORS` states, and values that are not finite."""
     sizes: dict[str, int] = {}
     for name, value in tensors.items():
-        dtype, axes = TENSORS.get("steps" if name.startswith("steps.") else name, (None, None))
+        found = _PART.fullmatch(name)
+        part, own = found.groups() if found else ("", name)
+        dtype, axes = TENSORS.get("steps" if name.startswith("steps.") else own, (None, None))
         if axes is None or dtype is None:
             is_index = name.endswith((".source", ".delay")) and value.dtype == torch.int64
             is_spikes = name == "kept.spikes" and value.ndim == 2 and value.dtype in SPIKE_TYPES
             is_known = value.dtype in LAYER_TYPES or is_index or is_spikes
         else:
             is_known = value.dtype == dtype and value.ndim == len(axes)
-            is_known &= all(sizes.setdefault(axis, n) == n for axis, n in zip(axes, value.shape, strict=False))
+            names = (part + axis if axis == "n_active" else axis for axis in axes)
+            is_known &= all(sizes.setdefault(axis, n) == n for axis, n in zip(names, value.shape, strict=False))
         if not is_known:
             raise InvalidInputError(f"expected another type or shape of {name}, got {value.dtype} of {value.shape}")
         if not bool(torch.isfinite(value).all()):
@@ -180,12 +188,35 @@ def write_proof(proof: Proof, tensors: dict[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def read_proof(
-    header: Mapping[str, Any], tensors: Mapping[str, Tensor], network: SpikingNetwork, max_drawn: int = LIMITS.drawn
+def write_part(proof: Proof, number: int, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Add the tensors of one of several proofs over the same witnesses, and return its header without these."""
+    own: dict[str, Tensor] = {}
+    header = write_proof(proof, own)
+    del header["witnesses"]
+    tensors.update({f"parts.{number}.{name}": own[name] for name in own if not name.startswith("proof.layers")})
+    return header
+
+
+def read_part(
+    header: Mapping[str, Any], number: int, tensors: Mapping[str, Tensor], network: SpikingNetwork, like: Proof
 ) -> Proof:
-    """Return the proof of a header, for a network that reads some of its witnesses."""
+    """Return one of several proofs over the witnesses of another."""
+    prefix = f"parts.{number}."
+    own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    return read_proof(header, own, network, witnesses=like.witnesses)
+
+
+def read_proof(
+    header: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    network: SpikingNetwork,
+    max_drawn: int = LIMITS.drawn,
+    witnesses: WitnessSet | None = None,
+) -> Proof:
+    """Return the proof of a header, for a network that reads some of its witnesses, unless these are given."""
     objective = _read_objective(header["objective"], network.n_outputs)
-    witnesses = _read_witnesses(header["witnesses"], tensors, network, max_drawn)
+    if witnesses is None:
+        witnesses = _read_witnesses(header["witnesses"], tensors, network, max_drawn)
     if witnesses.n_features != network.n_features:
         raise InvalidInputError(
             f"expected witnesses of {plural(network.n_features, 'feature')}, got {witnesses.n_features}"

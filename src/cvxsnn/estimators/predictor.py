@@ -125,7 +125,7 @@ def load(path: Path | str, *, max_drawn: int = LIMITS.drawn, predict_only: bool 
 
     Returns
     -------
-    SpikingNetwork, SpikingClassifier, SpikingRegressor, Pipeline or Predictor
+    SpikingNetwork, SpikingClassifier, SpikingRegressor, EarlyClassifier, Pipeline or Predictor
         What was saved, or for ``predict_only`` a :class:`Predictor` in place of an estimator.
 
     Examples

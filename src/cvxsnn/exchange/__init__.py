@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .chips import export_loihi, export_xylo, run_nengo_loihi, run_xylosim
     from .nir import from_nir, to_nir, write_nir
     from .nir_network import NIRNetwork, nirtorch_node_map
+    from .onnx import export_onnx
     from .peers import from_norse, from_snntorch, from_spikingjelly, to_norse, to_snntorch, to_spikingjelly
     from .quantisation import Quantised, quantise_and_solve, quantise_estimator
     from .rounding import quantise, quantise_readout
@@ -21,6 +22,7 @@ __all__ = [
     "ReadoutScore",
     "export_c",
     "export_loihi",
+    "export_onnx",
     "export_xylo",
     "from_nir",
     "from_norse",
@@ -49,6 +51,7 @@ __getattr__ = names_on_demand(
         "chips": "export_loihi export_xylo run_nengo_loihi run_xylosim",
         "nir": "from_nir to_nir write_nir",
         "nir_network": "NIRNetwork nirtorch_node_map",
+        "onnx": "export_onnx",
         "peers": "from_norse from_snntorch from_spikingjelly to_norse to_snntorch to_spikingjelly",
         "quantisation": "Quantised quantise_and_solve quantise_estimator",
         "rounding": "quantise quantise_readout",

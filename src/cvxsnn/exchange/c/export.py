@@ -86,6 +86,30 @@ def export_c(
     prefix = f"model_{prefix}" if name is None and not prefix[0].isalpha() else prefix
     if not isinstance(prefix, str) or not re.fullmatch(r"[A-Za-z]\w*", prefix, re.ASCII):
         raise InvalidInputError(f"expected a name of letters, digits and _ that begins with a letter, got {name!r}")
+    source, header = _render(model, prefix, path.stem, X, integers, n_steps)
+    write_atomically(path.with_suffix(".h"), header.encode())
+    write_atomically(path, source.encode())
+
+
+def compile_model(model: Any, n_steps: int | None) -> tuple[Any, SpikingNetwork, Program]:
+    """Return the model without a pipeline of one step, its network and its program; refuse other models.
+
+    Parameters
+    ----------
+    model : SpikingClassifier, SpikingRegressor, SpikingNetwork or Pipeline
+        The model.
+    n_steps : int, optional
+        Number of steps of all sequences; required for windows of time.
+
+    Returns
+    -------
+    model : SpikingClassifier, SpikingRegressor or SpikingNetwork
+        The model.
+    network : SpikingNetwork
+        Its network.
+    program : Program
+        Its program. Two classes have one score, as in ``decision_function``.
+    """
     transformers, estimator = split_pipeline(model)
     if transformers:
         names = ", ".join(type(transformer).__name__ for transformer in transformers)
@@ -93,27 +117,25 @@ def export_c(
             f"expected a model without other steps, got a pipeline with {names}: export pipeline[-1], and give it data "
             "that these steps have transformed"
         )
-    source, header = _render(estimator, network_of(estimator), prefix, path.stem, X, integers, n_steps)
-    write_atomically(path.with_suffix(".h"), header.encode())
-    write_atomically(path, source.encode())
+    network = network_of(estimator)
+    if type(network) is not SpikingNetwork:  # a subclass may compute something else
+        raise InvalidInputError(f"expected a SpikingNetwork, got a {type(network).__name__}: export its network")
+    program = compile_network(network, n_steps)
+    if len(getattr(estimator, "classes_", ())) == 2 and program.weight.shape[1] == 2:
+        weight, intercept = np.diff(program.weight), np.diff(program.intercept)
+        program = replace(program, weight=weight, intercept=intercept, size=2 * program.size)
+    return estimator, network, program
 
 
-def _render(
-    model: Any, network: SpikingNetwork, name: str, stem: str, X: Any, integers: bool, n_steps: int | None
-) -> tuple[str, str]:
+def _render(model: Any, name: str, stem: str, X: Any, integers: bool, n_steps: int | None) -> tuple[str, str]:
     """Return the source and the header."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    if type(network) is not SpikingNetwork:  # a subclass may compute something else
-        raise InvalidInputError(f"expected a SpikingNetwork, got a {type(network).__name__}: export its network")
+    model, network, program = compile_model(model, n_steps)
     if network.readout == "all":  # the scores of a step are those of a sequence that ends there
         network = SpikingNetwork(network.layers, network.weight, network.heads, network.intercept, network.neurons)
-    program = compile_network(network, n_steps)
     labels = getattr(model, "classes_", np.arange(0)).tolist()
-    if len(labels) == 2 and program.weight.shape[1] == 2:  # as decision_function: one score, positive for the second
-        weight, intercept = np.diff(program.weight), np.diff(program.intercept)
-        program = replace(program, weight=weight, intercept=intercept, size=2 * program.size)
-    scale = _scale(model)
+    scale = scale_of(model)
     raw, read = _sequences(model, network.n_features, X, n_steps or 24, scale)
     whole = None
     if integers:
@@ -132,7 +154,7 @@ def _render(
         "header": f"{stem}.h",
         "version": __version__,
         "labels": [_in_comment(label) for label in labels],
-        "is_classifier": bool(labels) or (not hasattr(model, "network_") and _has_classes(network)),
+        "is_classifier": is_classifier(model, network),
         "scales": [] if scale is None else [tuple(map(float, pair)) for pair in zip(*scale, strict=True)],
         "mean": "" if scale is None else ", ".join(map(write_float, scale[0])),
         "scale": "" if scale is None else ", ".join(map(write_float, scale[1])),
@@ -154,8 +176,10 @@ def _render(
     return source, header
 
 
-def _has_classes(network: SpikingNetwork) -> bool:
-    """Return whether the scores of a network are those of classes."""
+def is_classifier(model: Any, network: SpikingNetwork) -> bool:
+    """Return whether the scores of a model are those of classes."""
+    if hasattr(model, "network_"):
+        return hasattr(model, "classes_")
     loss = LOSSES.get(network.heads[0].loss)
     return len(network.heads) == 1 and loss is not None and not loss.is_regression
 
@@ -168,7 +192,7 @@ def _other_classes(network: SpikingNetwork, program: Program, whole: IntegerMode
     return int((decide_class(one) != decide_class(other)).sum())
 
 
-def _scale(model: Any) -> tuple[Floats, Floats] | None:
+def scale_of(model: Any) -> tuple[Floats, Floats] | None:
     """Return mean and scale of the features of an estimator that standardises."""
     scale = getattr(model, "input_scale_", None)
     if scale is None or not (scale[0].any() or (scale[1] != 1).any()):

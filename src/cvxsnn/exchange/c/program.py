@@ -323,8 +323,8 @@ def _layer(
     supported = (LIFLayer, ThresholdLayer, LateralLayer) if below is None else (LIFLayer, ThresholdLayer)
     if type(layer) not in supported:
         raise InvalidInputError(
-            f"expected LIF or threshold neurons, or lateral neurons in the first layer, got {type(layer).__name__}: C "
-            "is written for these"
+            f"expected LIF or threshold neurons, or lateral neurons in the first layer, got {type(layer).__name__}: "
+            "others are not exported"
         )
     group = np.zeros(len(needed), dtype=np.int64)
     kind = np.array(["membrane"] * len(needed), dtype=object)
@@ -332,7 +332,7 @@ def _layer(
         group = layer.own_groups.flatten().numpy()
         kind[:] = np.where(group > 0, "group", "level")
         if bool(layer.bias[layer.group > 0].any()):
-            raise InvalidInputError("expected groups of neurons without biases, got some: C is written for these")
+            raise InvalidInputError("expected groups of neurons without biases, got some: these are not exported")
     elif isinstance(layer, LIFLayer):
         kind[((layer.decay == 0) & (layer.threshold == 0)).flatten().numpy()] = "level"
     else:
@@ -429,9 +429,9 @@ def _levels(unit: Floats, bias: npt.NDArray[Any], is_strict: bool) -> Integers:
         result: npt.NDArray[np.bool_] = membrane > 0 if is_strict else membrane >= 0
         return result
 
-    silent = np.full(len(unit), -(2**53))
-    firing = np.full(len(unit), 2**53)  # beyond all sums that are ever exact
-    while (firing - silent > 1).any():
+    silent = np.full(len(unit), -_EXACT_SUM)
+    firing = np.full(len(unit), _EXACT_SUM)  # beyond all sums
+    while (firing > silent + 1).any():
         middle = (silent + firing) // 2
         reached = fires(middle)
         firing, silent = np.where(reached, middle, firing), np.where(reached, silent, middle)
