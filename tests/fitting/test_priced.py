@@ -26,7 +26,9 @@ def grow(loss="softmax", n_neurons=12, readout="mean", inputs=INPUTS, settings=B
     objective = Objective(loss, readout)
     objective = objective.for_classes({"label": 3}) if loss == "softmax" else objective
     program = Program(objective, intercept=intercept)
-    return price_neurons({**FAMILY, **options.pop("family", {})}, data, program, n_neurons, settings=settings, **options)
+    return price_neurons(
+        {**FAMILY, **options.pop("family", {})}, data, program, n_neurons, settings=settings, **options
+    )
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -66,7 +66,15 @@ PRICES = Prices()
 PRICING = SurrogateSettings(
     epochs=40, batch_size=128, learning_rate=0.01, steepness=1.25, train_decay=False, train_threshold=False
 )
-"""How candidates ascend their price, up to the seed."""
+"""How candidates ascend their price, up to the seed.
+
+Examples
+--------
+>>> from dataclasses import replace
+>>> from cvxsnn.fitting import PRICING
+>>> replace(PRICING, epochs=2).batch_size
+128
+"""
 
 
 def price_neurons(
@@ -91,7 +99,7 @@ def price_neurons(
     program : Program
         Loss, read-out, intercept and tolerance. Penalty and strengths are those of ridge at ``PRICES.strength``.
     n_neurons : int
-        The number of neurons.
+        The number of neurons; fewer if candidates have equal spikes.
     settings : SurrogateSettings
         Epochs of a round, size of a batch, learning rate, surrogate, what is trained and seed. The rest is ignored.
     max_seconds : float
@@ -187,7 +195,7 @@ def _ascend(
     step = 0
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permutation(len(data))).to(inputs.device)
-        for rows in order.split(settings.batch_size):
+        for rows in torch.split(order, settings.batch_size):
             values = model(inputs[None, rows], None if lengths is None else lengths[None, rows])[0]
             values = values - program.intercept * values.mean(0)
             price = (values.T @ dual[rows]).square().sum(1) * (len(data) / len(rows)) ** 2
