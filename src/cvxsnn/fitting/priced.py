@@ -33,7 +33,7 @@ from ..witnesses import Provenance, WitnessSet
 from .engine import sample
 from .few import order_neurons
 from .program import Program
-from .surrogate.networks import TrainableNetworks
+from .surrogate.networks import TrainableNetwork
 from .surrogate.optimal_readout import with_open_taps
 from .surrogate_settings import SurrogateSettings
 
@@ -180,7 +180,7 @@ def _ascend(
     head = OutputHead("features", "squared", 0, n_columns)
     features = torch.eye(n_columns, dtype=torch.float64, device=layer.weight.device)
     network = SpikingNetwork((layer,), features, [head], readout=program.objective.readout)
-    model = TrainableNetworks([network], settings.surrogate, [settings.steepness], settings.dynamics)
+    model = TrainableNetwork(network, settings.surrogate, settings.steepness, settings.dynamics)
     model.weight.requires_grad_(False)
     model.intercept.requires_grad_(False)
     # Without a common norm to clip, so that neurons do not depend on each other.
@@ -196,7 +196,7 @@ def _ascend(
     for _ in range(settings.epochs):
         order = torch.from_numpy(rng.permutation(len(data))).to(inputs.device)
         for rows in torch.split(order, settings.batch_size):
-            values = model(inputs[None, rows], None if lengths is None else lengths[None, rows])[0]
+            values = model(inputs[rows], None if lengths is None else lengths[rows])
             values = values - program.intercept * values.mean(0)
             price = (values.T @ dual[rows]).square().sum(1) * (len(data) / len(rows)) ** 2
             price = price / (PRICES.least_variance + values.square().mean(0))
@@ -209,7 +209,7 @@ def _ascend(
             optimiser.zero_grad()
             model.project()
             step += 1
-    return model.freeze(0).layers[0]
+    return model.freeze().layers[0]
 
 
 def _entering(problem: ConvexProblem, dual_point: Tensor, n_most: int) -> Tensor:
