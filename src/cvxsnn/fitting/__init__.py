@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from .gradient import GradientPlan, Split, gradient_stage
     from .methods import Settings, Trained, convex_stage, readout_stage, ridge_stage, train, train_task
     from .pools import PoolSolution, solve_pool
+    from .priced import PRICING, price_neurons
     from .surrogate.trainer import train_surrogate
 
 __all__ = [
     "METHODS",
+    "PRICING",
     "PROJECTION",
     "Budget",
     "Fitted",
@@ -44,6 +46,7 @@ __all__ = [
     "fit",
     "gradient_stage",
     "judge_for",
+    "price_neurons",
     "readout_stage",
     "ridge_stage",
     "sample",
@@ -61,6 +64,7 @@ __getattr__ = names_on_demand(
         "gradient": "GradientPlan Split gradient_stage",
         "methods": "METHODS Settings Trained convex_stage readout_stage ridge_stage train train_task",
         "pools": "PoolSolution solve_pool",
+        "priced": "PRICING price_neurons",
         "surrogate": "train_surrogate",
     },
 )
