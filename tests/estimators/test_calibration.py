@@ -14,6 +14,7 @@ from cvxsnn import SpikingClassifier, load, save
 from cvxsnn.convex.objective import logits
 from cvxsnn.core.errors import DataFileError
 from cvxsnn.core.storage import read_tensors, write_tensors
+from cvxsnn.estimators import classifier
 from cvxsnn.estimators.classifier import SHIFT_STRENGTH, fit_scale, fit_shift
 
 SHARE_KEPT = 0.7
@@ -160,6 +161,12 @@ def rare_class(seed):
     return y[:, None, None] + rng.normal(size=(60, 4, 1)), y
 
 
+@pytest.fixture
+def always_shifted(monkeypatch):
+    monkeypatch.setattr(classifier, "_is_worthwhile", lambda *_: True)
+
+
+@pytest.mark.usefixtures("always_shifted")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_what_is_certified_is_the_read_out_with_its_shift(n_classes, tmp_path):
     X, y = rare_class(0) if n_classes == 2 else noisy_task(60, 3, 0)
@@ -179,6 +186,7 @@ def test_what_is_certified_is_the_read_out_with_its_shift(n_classes, tmp_path):
     torch.testing.assert_close(scores.mean(0), targets.mean(0) + shift, rtol=0, atol=1e-9)
 
 
+@pytest.mark.usefixtures("always_shifted")
 def test_a_file_with_another_shift_is_certified_with_its_gap_or_refused(tmp_path):
     X, y = rare_class(1)
     model = SpikingClassifier(n_neurons=40, random_state=0).fit(X, y)
@@ -202,6 +210,18 @@ def test_a_file_with_another_shift_is_certified_with_its_gap_or_refused(tmp_path
                 load(tmp_path / name)
 
 
+@pytest.mark.parametrize(("favour", "expected"), [(0.0, False), (0.4, True)])
+def test_targets_are_shifted_only_where_samples_left_out_clearly_ask_for_it(favour, expected):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(4, size=200)
+    scores = torch.from_numpy(np.eye(4)[labels] + 0.3 * rng.normal(size=(200, 4)) + favour * np.eye(4)[0])
+    weight = torch.full((200,), 1 / 200, dtype=torch.float64)
+    scale = fit_scale(scores, labels, weight)
+    shift = fit_shift(scores, labels, weight, scale)
+    assert classifier._is_worthwhile(shift, scores, labels, weight, scale) is expected
+
+
+@pytest.mark.usefixtures("always_shifted")
 def test_a_read_out_without_an_intercept_has_no_shift():
     X, y = rare_class(2)
     model = SpikingClassifier(n_neurons=40, intercept=False, random_state=0).fit(X, y)
