@@ -243,8 +243,8 @@ SHIFT_STRENGTH = 5.0
 of 0.32 beside targets that are one or two apart. Chosen on thirds of training data."""
 
 SHIFT_GAIN = 0.5
-"""Least gain in the log-likelihood of all samples left out for which targets are shifted. Smaller ones are noise: chosen
-on thirds of training data, where a quarter of the fits has all the gain."""
+"""Least gain in the log-likelihood of all samples left out for which targets are shifted. Smaller ones are noise:
+chosen on thirds of training data, where a quarter of the fits has all the gain."""
 
 
 def fit_scale(scores: Tensor, labels: npt.NDArray[np.int64], weight: Tensor) -> float:
