@@ -121,7 +121,7 @@ def test_a_file_of_the_same_kind_and_an_empty_one_are_replaced():
         ("explain", "figure.pdf", "ends in .png"),
         ("explore", "page.pdf", "ends in .html or .htm"),
         ("report", "page.md", "ends in .html or .htm"),
-        ("export", "graph.onnx", "ends in .nir or .c or has no ending"),
+        ("export", "graph.pdf", "ends in .nir or .c or .onnx or .npz or has no ending"),
     ],
 )
 def test_an_unknown_ending_is_refused_with_those_that_are_known(name, output, known):

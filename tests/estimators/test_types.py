@@ -255,6 +255,7 @@ OPTIONAL = {
     "class_weight",
     "random_state",
     "layout",
+    "target",
 }
 
 

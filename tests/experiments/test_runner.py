@@ -314,7 +314,7 @@ def test_a_failure_that_is_tried_again_is_tried_once(tmp_path, executed):
     failure = {"status": "failed", "error": "x", "seconds": 1.0}
     store.write(config.id, failure)
     store.write(config.id, failure | {"seconds": 2.0})  # by another process, after the records were read
-    task = (config.id, config, failure, "cpu", str(store.folder), False)
+    task = (config.id, config, failure, "cpu", str(store.folder), False, ())
     assert runner._run(*task) == "recorded"
     store.write(config.id, failure)
     assert runner._run(*task) == "done"

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..convex import Certificate, Loss, Objective, Solution, solve
 from ..convex.certificate import Candidate
 from ..convex.objective import weighted_loss
-from ..core.checks import as_real, check_device, foreign_errors, relative_weights
+from ..core.checks import as_real, check_bool, check_device, foreign_errors, relative_weights
 from ..core.errors import InvalidInputError, OtherDataWarning
 from ..core.formatting import plural
 from ..core.progress import ShownProgress
@@ -157,7 +157,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
         SpikingClassifier or SpikingRegressor
             The fitted estimator.
         """
-        if self.warm_start and hasattr(self, "network_"):
+        if hasattr(self, "network_") and check_bool("warm_start", self.warm_start):
             return self._fit_readout(X, y, sample_weight)
         return self._fit(X, y, sample_weight, groups)
 

@@ -53,7 +53,7 @@ def export_xylo(model: Any, path: Path | str, *, target: str | None = None) -> N
     >>> model = model.fit(X, X[:, :, 0].sum(1) > X[:, :, 1].sum(1))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cs.export_xylo(model, Path(folder) / "chip.npz")
-    ...     np.load(Path(folder) / "chip.npz")["weights_in"].shape
+    ...     np.load(Path(folder) / "chip.npz", allow_pickle=False)["weights_in"].shape
     (3, 8)
     """
     names = tuple(name for name, known in TARGETS.items() if known.neuron == "xylo")
@@ -87,7 +87,7 @@ def export_loihi(model: Any, path: Path | str) -> None:
     >>> model = model.fit(X, X[:, :, 0].sum(1) > X[:, :, 1].sum(1))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cs.export_loihi(model, Path(folder) / "chip.npz")
-    ...     np.load(Path(folder) / "chip.npz")["vth"].shape
+    ...     np.load(Path(folder) / "chip.npz", allow_pickle=False)["vth"].shape
     (8,)
     """
     _write(chip_arrays(model, TARGETS["loihi"]), path)
@@ -184,9 +184,9 @@ def _write(arrays: Arrays, path: Path | str) -> None:
     path = Path(path)
     if path.suffix != ".npz":
         raise InvalidInputError(f"expected a path that ends in .npz, got {path}: choose another name")
-    file = io.BytesIO()
-    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    write_atomically(path, file.getvalue())
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
 
 
 def run_xylosim(arrays: Arrays, counts: Sequences | Array) -> Spikes:
@@ -210,7 +210,7 @@ def run_xylosim(arrays: Arrays, counts: Sequences | Array) -> Spikes:
 
     >>> import numpy as np
     >>> from cvxsnn.exchange import run_xylosim
-    >>> run_xylosim(np.load("chip.npz"), counts)  # doctest: +SKIP
+    >>> run_xylosim(np.load("chip.npz", allow_pickle=False), counts)  # doctest: +SKIP
     """
     core = str(arrays["core"])
     simulator = import_library(f"xylosim.{core}", "chips")
@@ -269,7 +269,7 @@ def run_nengo_loihi(arrays: Arrays, counts: Sequences | Array) -> Spikes:
 
     >>> import numpy as np
     >>> from cvxsnn.exchange import run_nengo_loihi
-    >>> run_nengo_loihi(np.load("chip.npz"), counts)  # doctest: +SKIP
+    >>> run_nengo_loihi(np.load("chip.npz", allow_pickle=False), counts)  # doctest: +SKIP
     """
     source, delay = arrays["axon_source"], arrays["axon_delay"]
     sequences = Sequences.of(counts).inputs.to(torch.int64).numpy()

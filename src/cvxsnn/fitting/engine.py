@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..convex import ConvexProblem, Solution, solve
 from ..convex.left_out import Validation, paired_difference, ridge_scores, validation_of
-from ..convex.losses import Squared
+from ..convex.losses import Loss, Squared
 from ..convex.objective import Objective
 from ..core.checks import Registry
 from ..core.errors import InvalidInputError
@@ -89,7 +89,7 @@ METHODS.register("cvx", Method("sampled", ("convex",)))
 
 def find_method(name: str) -> Method:
     """Return the method of a name, which the laboratory registers unless it is the convex one."""
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         from . import methods  # noqa: F401 - it registers the others
     return METHODS.find(name)
 
@@ -579,7 +579,7 @@ class _Engine:
         verdict, program = judged.trial.verdict, judged.program
         solution, loss = verdict.solution, judged.problem.heads[0].loss
         # A fit to a part of the rows, or to targets that have been shifted since, is only a start.
-        is_start = verdict.share < 1 or solution is None or solution.problem.heads[0].loss is not loss
+        is_start = verdict.share < 1 or solution is None or _shift_of(solution.problem.heads[0].loss) != _shift_of(loss)
         if solution is None or is_start or solution.certificate.relative_gap > program.tol:
             solution = solve(program.at(judged.problem, verdict.point, verdict.share), program.tol, start=solution)
         return solution
@@ -660,6 +660,10 @@ class _Engine:
         # Steps may be skipped or finish early, but progress must not fall.
         self.progress = max(self.progress, per_cent)
         self.notify(int(self.progress), 100)
+
+
+def _shift_of(loss: Loss) -> tuple[float, ...]:
+    return loss.shift if isinstance(loss, Squared) else ()
 
 
 def _final_threads(problem: ConvexProblem) -> int:
