@@ -23,7 +23,7 @@ class LoihiLayer(ChipLayer):
     r"""A hidden layer of neurons of Loihi, as its emulator in ``nengo-loihi`` computes them.
 
     .. math::
-        q &= \mathrm{wrap}_{22}\bigl(2^{6 + s} \textstyle\sum_j w_j x_j\bigr) \\
+        q &= \mathrm{wrap}_{22}\bigl(2^{6 + s} \sum_j w_j x_j\bigr) \\
         u &\leftarrow \mathrm{wrap}_{24}\bigl(\lfloor u\,(4095 - d_u) / 4096 \rceil_0 + q\bigr) \\
         v &\leftarrow \mathrm{clip}\bigl(\lfloor v\,(4096 - d_v) / 4096 \rceil_0 + \mathrm{wrap}_{24}(u + b)\bigr)
 

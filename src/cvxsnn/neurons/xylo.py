@@ -32,7 +32,7 @@ class XyloLayer(ChipLayer):
     r"""A hidden layer of neurons of Xylo, as ``xylosim`` computes them.
 
     .. math::
-        i &\leftarrow i + 2^s \textstyle\sum_j w_j x_j, \qquad i \leftarrow i - \delta(i, d_i) \\
+        i &\leftarrow i + 2^s \sum_j w_j x_j, \qquad i \leftarrow i - \delta(i, d_i) \\
         v &\leftarrow v - \delta(v, d_v) + i + b
 
     with weights :math:`w`, inputs :math:`x`, ``weight_shift`` :math:`s`, ``bias`` :math:`b`, ``synapse_decay``
