@@ -124,7 +124,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
     history_: History
     input_scale_: tuple[FloatArray, FloatArray]
     is_sequential_: bool
-    fingerprint_: DataFingerprint | None
+    fingerprint_: DataFingerprint | None = None
     probability_scale_: float | None = None
     _kept: Kept | None = None
 
