@@ -115,6 +115,18 @@ def test_the_first_call_is_a_fit():
     np.testing.assert_array_equal(one.decision_function(inputs), other.decision_function(inputs))
 
 
+def test_few_neurons_are_not_trained_for_another_loss(tmp_path):
+    inputs = np.random.default_rng(0).normal(size=(160, 10, 2))
+    y = np.digitize(inputs[:, :, 0].sum(1), [-1, 1])
+    model = SpikingClassifier(n_neurons=40, sparsity=12, random_state=0)
+    assert "projection" in [stage.name for stage in model.fit(inputs[:120], y[:120]).history_]
+    model = SpikingClassifier(n_neurons=40, sparsity=12, random_state=0).partial_fit(inputs[:120], y[:120])
+    model.update(inputs[120:], y[120:])
+    assert_close_certificates(model.certificate_, certified(model, inputs, y))
+    save(model, tmp_path / "model")
+    assert_close_certificates(certified(load(tmp_path / "model"), inputs, y), model.certificate_)
+
+
 def test_classes_may_come_later():
     inputs, y = make_data()
     early = np.flatnonzero(y < 2)
