@@ -10,7 +10,8 @@ import torch
 from small_models import assert_close_certificates, assert_one_sentence, classes_of, make_lists, make_sequences
 
 from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor, load, save
-from cvxsnn.core.errors import OtherDataWarning
+from cvxsnn.core import storage
+from cvxsnn.core.errors import DataFileError, OtherDataWarning
 
 OLD, NEW, LATER = slice(0, 30), slice(30, 42), slice(42, 48)
 
@@ -94,6 +95,22 @@ def test_an_update_of_a_loaded_model_is_the_same(tmp_path):
         again = load(tmp_path / f"{number}.safetensors")
         together = np.r_[OLD, NEW]
         assert_close_certificates(certified(again, inputs[together], y[together]), model.certificate_)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), [({"n_neurons": 2}, "n_blocks"), ({"n_neurons": 60, "readout": "mean+burst"}, "n_steps")]
+)
+@pytest.mark.parametrize("count", [0, 2**53, 10**20])
+def test_a_file_with_an_absurd_count_is_refused(settings, name, count, tmp_path):
+    inputs, y = (np.tile(part.T, 4).T for part in make_data())
+    save(SpikingClassifier(**settings, random_state=0).partial_fit(inputs, y), tmp_path / "model")
+    tensors, header = storage.read_tensors(tmp_path / "model", "model")
+    assert name in header["kept"]
+    header["kept"][name] = count
+    storage.write_tensors(tmp_path / "model", "model", tensors, header)
+    with pytest.raises(DataFileError, match=name) as caught:
+        load(tmp_path / "model")
+    assert_one_sentence(caught.value)
 
 
 def test_only_partial_fit_keeps_anything(tmp_path):
