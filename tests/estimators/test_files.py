@@ -178,6 +178,7 @@ def test_a_classifier_of_any_method_comes_back_the_same(tmp_path, method):
         {"penalty": "group-elastic-net", "l2_strength": 0.01},
         {"surrogate": None},
         {"surrogate": SurrogateSettings(epochs=3, patience=1, schedule="constant")},
+        {"surrogate": SurrogateSettings(epochs=np.int64(3), dropout=np.float32(0.1), train_bias=np.False_)},
         {"hidden": 24, "random_state": 7, "standardize": False},
     ],
     ids=str,

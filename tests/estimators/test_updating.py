@@ -10,7 +10,8 @@ import torch
 from small_models import assert_close_certificates, assert_one_sentence, classes_of, make_lists, make_sequences
 
 from cvxsnn import InvalidInputError, SpikingClassifier, SpikingRegressor, load, save
-from cvxsnn.core.errors import OtherDataWarning
+from cvxsnn.core import storage
+from cvxsnn.core.errors import DataFileError, OtherDataWarning
 
 OLD, NEW, LATER = slice(0, 30), slice(30, 42), slice(42, 48)
 
@@ -91,7 +92,25 @@ def test_an_update_of_a_loaded_model_is_the_same(tmp_path):
             np.testing.assert_allclose(other.decision_function(inputs), model.decision_function(inputs), atol=1e-9)
             assert_close_certificates(other.certificate_, model.certificate_)
         save(model, tmp_path / f"{number}.safetensors")
-        assert_close_certificates(load(tmp_path / f"{number}.safetensors").certificate_, model.certificate_)
+        again = load(tmp_path / f"{number}.safetensors")
+        together = np.r_[OLD, NEW]
+        assert_close_certificates(certified(again, inputs[together], y[together]), model.certificate_)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"), [({"n_neurons": 2}, "n_blocks"), ({"n_neurons": 60, "readout": "mean+burst"}, "n_steps")]
+)
+@pytest.mark.parametrize("count", [0, 2**53, 10**20])
+def test_a_file_with_an_absurd_count_is_refused(settings, name, count, tmp_path):
+    inputs, y = (np.tile(part.T, 4).T for part in make_data())
+    save(SpikingClassifier(**settings, random_state=0).partial_fit(inputs, y), tmp_path / "model")
+    tensors, header = storage.read_tensors(tmp_path / "model", "model")
+    assert name in header["kept"]
+    header["kept"][name] = count
+    storage.write_tensors(tmp_path / "model", "model", tensors, header)
+    with pytest.raises(DataFileError, match=name) as caught:
+        load(tmp_path / "model")
+    assert_one_sentence(caught.value)
 
 
 def test_only_partial_fit_keeps_anything(tmp_path):
@@ -111,6 +130,18 @@ def test_the_first_call_is_a_fit():
     one = SpikingClassifier(n_neurons=50, random_state=0).partial_fit(inputs, y)
     other = SpikingClassifier(n_neurons=50, random_state=0).fit(inputs, y)
     np.testing.assert_array_equal(one.decision_function(inputs), other.decision_function(inputs))
+
+
+def test_few_neurons_are_not_trained_for_another_loss(tmp_path):
+    inputs = np.random.default_rng(0).normal(size=(160, 10, 2))
+    y = np.digitize(inputs[:, :, 0].sum(1), [-1, 1])
+    model = SpikingClassifier(n_neurons=40, sparsity=12, random_state=0)
+    assert "projection" in [stage.name for stage in model.fit(inputs[:120], y[:120]).history_]
+    model = SpikingClassifier(n_neurons=40, sparsity=12, random_state=0).partial_fit(inputs[:120], y[:120])
+    model.update(inputs[120:], y[120:])
+    assert_close_certificates(model.certificate_, certified(model, inputs, y))
+    save(model, tmp_path / "model")
+    assert_close_certificates(certified(load(tmp_path / "model"), inputs, y), model.certificate_)
 
 
 def test_classes_may_come_later():

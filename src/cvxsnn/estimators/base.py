@@ -124,7 +124,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
     history_: History
     input_scale_: tuple[FloatArray, FloatArray]
     is_sequential_: bool
-    fingerprint_: DataFingerprint | None
+    fingerprint_: DataFingerprint | None = None
     probability_scale_: float | None = None
     _kept: Kept | None = None
 
@@ -169,7 +169,8 @@ class SpikingEstimator(EstimatorChoices, Answers):
         data = self._read(X, y, sample_weight, reset=True, groups=groups, classes=classes)
         objective = self._objective(self._loss())
         parse_readout(objective.readout).check_length(data.sequences.n_steps)
-        learn = self._fit_convex if self.method == "cvx" else self._train_in_stages
+        # The read-out of trained neurons need not be least squares, which alone can be updated.
+        learn = partial(self._fit_convex, may_train=not keeps) if self.method == "cvx" else self._train_in_stages
         with ShownProgress(self.verbose) as progress:
             solution, objective, data = learn(data, objective, self._seed(), progress)
         self._keep(solution, objective, data)
@@ -238,8 +239,8 @@ class SpikingEstimator(EstimatorChoices, Answers):
             added.
         """
         proof, begin = self.proof_, time.perf_counter()
+        check_updatable(proof)
         if self._kept is None:
-            check_updatable(proof)
             raise InvalidInputError(_KEEPS_NOTHING)
         data = self._read(X, y, sample_weight, reset=False)
         rows = KeptRows.of(proof, data, self._unit(X, y, sample_weight))
@@ -646,6 +647,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
         seed: int,
         progress: ShownProgress,
         witnesses: WitnessSet | None = None,
+        may_train: bool = True,
     ) -> Learned:
         """Sample neurons, if none are given, and find the optimal read-out; or train few where that is better."""
         begin, budget = time.perf_counter(), self._budget()
@@ -679,7 +681,8 @@ class SpikingEstimator(EstimatorChoices, Answers):
             self._left_out = scores[::every].cpu().numpy() + np.asarray(moved)
         is_few = budget.sparsity not in (None, "few") and fitted.chosen.n_neurons < fitted.n_sampled
         # Trained neurons are none of a chip.
-        if is_few and self._is_mixed and self._is_ridge and self.readout is None and seconds < budget.max_seconds / 2:
+        is_open = may_train and self._is_mixed and self._is_ridge and self.readout is None
+        if is_few and is_open and seconds < budget.max_seconds / 2:
             return self._try_training(fitted, data, seed, progress, budget.max_seconds - seconds)
         return fitted.solution, fitted.program.objective, data
 

@@ -69,6 +69,7 @@ class SpikingClassifier(ClassifierMixin, ClassAnswers, SpikingEstimator):  # typ
 
         The first call is :meth:`fit`, which also keeps what later calls need; these are :meth:`update`. The choice of
         neurons, scales and strength is that of the first call, so its samples should be many and like the others.
+        With an integer ``sparsity``, neurons are only selected, and none are trained.
 
         Parameters
         ----------

@@ -234,7 +234,7 @@ def _write_value(value: Any) -> Any:
     if isinstance(value, Distribution):
         return value.describe()
     if isinstance(value, SurrogateSettings):
-        return {"surrogate": asdict(value)}
+        return {"surrogate": {name: _write_value(part) for name, part in asdict(value).items()}}
     if isinstance(value, np.random.RandomState):
         return None  # its state has been used up by fit
     return value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value

@@ -81,6 +81,8 @@ class Limits:
     windows: int = 2**12
     features: int = 2**24
     label_bytes: int = 2**28
+    counted: int = 2**40
+    """Steps or blocks of rows, so that bounds on the rounding of sums over them hold."""
 
 
 LIMITS = Limits()
@@ -290,10 +292,10 @@ def read_kept(header: Mapping[str, Any], tensors: Mapping[str, Tensor], proof: P
         sums = RowSums(tensors["kept.products"], tensors["kept.shift"], header["n_blocks"])
         if sums.n_atoms != n_atoms or not float(sums.products[n_atoms, n_atoms]) > 0:
             raise InvalidInputError(f"expected sums of {plural(n_atoms, 'atom')} over rows with weight, got others")
-        check_positive_int("n_blocks", sums.n_blocks)
+        _check_count("n_blocks", sums.n_blocks)
         return KeptSums(columns, sums)
     spikes, targets, weight = (tensors[f"kept.{name}"] for name in ("spikes", "targets", "weight"))
-    n_rows, n_steps = len(targets), check_positive_int("n_steps", header["n_steps"])
+    n_rows, n_steps = len(targets), _check_count("n_steps", header["n_steps"])
     lengths = tensors.get("kept.lengths")
     dtype, width = spikes.dtype, n_rows
     if not readout.statistics:
@@ -314,6 +316,12 @@ def read_kept(header: Mapping[str, Any], tensors: Mapping[str, Tensor], proof: P
     else:
         dictionary = SpikeDictionary(spikes, **shared)
     return KeptRows(dictionary, targets, weight)
+
+
+def _check_count(name: str, value: Any) -> int:
+    if check_positive_int(name, value) > LIMITS.counted:
+        raise InvalidInputError(f"expected {name} to be at most {LIMITS.counted:,}, got more")
+    return int(value)
 
 
 def _are_units(unit: Tensor, n_columns: int, tensors: Mapping[str, Tensor]) -> bool:

@@ -47,6 +47,7 @@ class SpikingRegressor(RegressorMixin, TargetAnswers, SpikingEstimator):  # type
 
         The first call is :meth:`fit`, which also keeps what later calls need; these are :meth:`update`. The choice of
         neurons, scales and strength is that of the first call, so its samples should be many and like the others.
+        With an integer ``sparsity``, neurons are only selected, and none are trained.
 
         Parameters
         ----------

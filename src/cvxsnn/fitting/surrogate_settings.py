@@ -1,10 +1,9 @@
 """The settings of surrogate gradients, which a parameter of the estimators holds and model files keep."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
-from ..core.checks import check_fields
+from ..core.checks import check_bool, check_fields, check_number
 from ..core.errors import InvalidInputError
 from ..core.seeds import check_seed
 from ..neurons.surrogate import SURROGATES, Surrogate
@@ -80,14 +79,16 @@ class SurrogateSettings:
         check_fields(self, "epochs", "batch_size", "patience", surrogate=SURROGATES, schedule=("cosine", "constant"))
         check_seed(self.seed)
         for name in ("learning_rate", "steepness", "clip_norm"):
-            if not 0 < getattr(self, name) < math.inf:
+            if check_number(name, getattr(self, name)) <= 0:
                 raise InvalidInputError(f"expected {name} above zero, got {getattr(self, name)!r}")
         for name in ("weight_decay", "spike_penalty"):
-            if not 0 <= getattr(self, name) < math.inf:
+            if check_number(name, getattr(self, name)) < 0:
                 raise InvalidInputError(f"expected {name} to be zero or more, got {getattr(self, name)!r}")
         for name in ("dropout", "input_dropout"):
-            if not 0 <= getattr(self, name) < 1:
+            if not 0 <= check_number(name, getattr(self, name)) < 1:
                 raise InvalidInputError(f"expected {name} from 0 to below 1, got {getattr(self, name)!r}")
+        for name in ("train_decay", "train_threshold", "train_bias"):
+            check_bool(name, getattr(self, name))
 
     @property
     def dynamics(self) -> frozenset[str]:
