@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 import pytest
 import torch
-from small_models import classifier
+from small_models import assert_one_sentence, classifier
 from tolerances import CERTIFIED_AGAIN, REFITTED
 
 import cvxsnn as cs
@@ -302,3 +302,14 @@ def test_two_classes_and_names_are_streamed():
         windows.stream()
     with pytest.raises(InvalidInputError, match="expected a fitted EarlyClassifier"):
         cs.save(EarlyClassifier(classifier()), "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [(cs.export_c, "early.c"), (cs.export_onnx, "early.onnx"), (cs.export_xylo, "a.npz"), (cs.export_loihi, "a.npz")],
+)
+def test_exports_refuse_several_readouts_instead_of_writing_them_as_classes(write, name, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"got an EarlyClassifier.*pass its model_") as caught:
+        write(EARLY, tmp_path / name)
+    assert_one_sentence(caught.value)
+    assert not list(tmp_path.iterdir())
