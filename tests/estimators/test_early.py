@@ -173,9 +173,10 @@ def test_other_readouts_losses_and_methods_answer_early(parameters):
         (lambda: EarlyClassifier(cs.SpikingRegressor()).fit(TRAIN, LABELS), "expected a SpikingClassifier to answer"),
         (lambda: EarlyClassifier(classifier("sg")).fit(TRAIN, LABELS), "expected a model whose read-out is"),
         (lambda: EarlyClassifier(classifier()).fit(np.ones((9, 2)) * LABELS[:9, None], LABELS[:9]), "got rows"),
+        (lambda: EarlyClassifier(classifier(), fractions=(2,)).fit(TRAIN, LABELS), r"and at most 1, got \(2,\)"),
         (lambda: EarlyClassifier(classifier()).predict_early(TEST), "not fitted yet"),
         (lambda: EARLY.predict_early(TEST, 0.999), r"at most 0\.989, which 90 samples left out can show, got 0\.999"),
-        (lambda: EARLY.predict_early(TEST, 0.0), "expected confidence above 0"),
+        (lambda: EARLY.predict_early(TEST, 0.0), r"with model_\.predict$"),
     ],
 )
 def test_misuse_is_explained_in_one_sentence(call, message):
