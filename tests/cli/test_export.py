@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from small_models import classes_of, classifier, make_sequences
 from tolerances import FLOAT64_SUM
 
-from cvxsnn import SequenceScaler, load, save
+from cvxsnn import EarlyClassifier, SequenceScaler, load, save
 from cvxsnn.exchange import from_nir
 
 nir = pytest.importorskip("nir", reason="nir is not installed: pip install 'cvxsnn[nir]'")
@@ -102,6 +102,9 @@ def test_an_onnx_graph_is_written_and_an_earlier_one_is_replaced():
         assert succeed("export", "model", "--to", "onnx", "-o", "out.onnx", "--steps", 4).stdout == "saved: out.onnx\n"
     Path("mine.onnx").write_bytes(bytes(100))
     fail("an earlier one of the same kind for the graph", "export", "model", "--to", "onnx", "-o", "mine.onnx")
+    early = EarlyClassifier(classifier(), fractions=(0.5,)).fit(SEQUENCES, classes_of(SEQUENCES))
+    save(early, "early")
+    fail("got an EarlyClassifier", "export", "early", "-o", "out.nir")
     fail("expected --lossy with --to nir", "export", "model", "--to", "onnx", "-o", "new.onnx", "--lossy")
     fail(
         "expected --integers and --data with --to c", "export", "model", "--to", "onnx", "-o", "new.onnx", "--integers"

@@ -168,6 +168,13 @@ def test_other_data_do_not_certify():
         assert "proven:" not in outcome.stdout
 
 
+def test_a_network_for_a_chip_is_fitted_and_written():
+    np.savez("counts.npz", X=(SEQUENCES > 0).astype(int), y=LABELS)
+    succeed("fit", "counts.npz", "-o", "model", "--target", "xylo-audio2", "--neurons", "20")
+    assert load("model").target == "xylo-audio2"
+    succeed("export", "model", "--to", "xylo", "-o", "chip.npz")
+
+
 def test_names_in_brackets_are_shown_as_they_are():
     assert "saved: [bold]" in succeed("fit", "data.npz", "-o", "[bold]", *QUICK).stdout
     fail(r"found nothing", "predict", "[red]", "data.npz")
@@ -185,10 +192,10 @@ BAD_FITS = {
     "hidden": (["data.npz", "-o", "new", "--hidden", "many"], "expected widths such as 256,512, got 'many'"),
     "no hidden": (["data.npz", "-o", "new", "--hidden", ""], "expected widths such as 256,512, got ''"),
     "zero hidden": (["data.npz", "-o", "new", "--hidden", "8,0"], "positive integer, got 0"),
-    "strength": (["data.npz", "-o", "new", "--strength", "strong"], "expected l1_strength .* got 'strong'"),
+    "strength": (["data.npz", "-o", "new", "--strength", "strong"], "expected l1_strength, .* got 'strong'"),
     "second strength": (
         ["data.npz", "-o", "new", "--penalty", "elastic-net", "--l2-strength", "strong"],
-        "expected l2_strength to be one of 'auto', got 'strong'",
+        "expected l2_strength, unless it is a number, to be one of 'auto', got 'strong'",
     ),
     "second strength below zero": (
         ["data.npz", "-o", "new", "--penalty", "elastic-net", "--l2-strength", "-1"],
@@ -213,6 +220,20 @@ BAD_FITS = {
         "expected readout='mean'",
     ),
     "too many windows": (["data.npz", "-o", "new", "--windows", "5"], "expected at most 4 windows"),
+    "sparsity": (
+        ["data.npz", "-o", "new", "--sparsity", "many"],
+        "expected sparsity, unless it is a number, to be one of 'accuracy', 'few', got 'many'",
+    ),
+    "no counts for a chip": (["data.npz", "-o", "new", "--target", "xylo-imu"], "expected counts of spikes"),
+    "a chip that is unknown": (["data.npz", "-o", "new", "--target", "xylo"], "expected target to be one of 'loihi'"),
+    "gradients for a chip": (
+        ["data.npz", "-o", "new", "--target", "loihi", "--method", "sg", "--hidden", "8,9"],
+        r"for target='loihi', got method='sg' and hidden=\(8, 9\): leave that out",
+    ),
+    "neurons that the chip lacks": (
+        ["counts.npz", "-o", "new", "--target", "loihi", "--decay", "0.9"],
+        "got lif neurons: fit an estimator with target='loihi' and witnesses='auto'",
+    ),
     "decay": (["data.npz", "-o", "new", "--decay", "2"], "expected decay between 0 and 1"),
     "no folder": (["data.npz", "-o", "missing/new"], "expected a file in an existing folder .* make the folder first"),
     "a folder": (["data.npz", "-o", "."], "expected a file in an existing folder"),
@@ -226,6 +247,7 @@ def test_what_cannot_be_fitted_is_one_sentence_and_writes_nothing(case):
     np.savez("nan.npz", X=SEQUENCES * np.nan, y=LABELS)
     np.savez("nan_rows.npz", X=SEQUENCES[:, 0] * np.nan, y=LABELS)
     np.savez("one.npz", X=SEQUENCES, y=np.zeros(48))
+    np.savez("counts.npz", X=(SEQUENCES > 0).astype(int), y=LABELS)
     with open("text.npz", "w") as file:
         file.write("1,2,3")
     arguments, complaint = BAD_FITS[case]

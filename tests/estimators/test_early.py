@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 import pytest
 import torch
-from small_models import classifier
+from small_models import assert_one_sentence, classifier
 from tolerances import CERTIFIED_AGAIN, REFITTED
 
 import cvxsnn as cs
@@ -173,9 +173,10 @@ def test_other_readouts_losses_and_methods_answer_early(parameters):
         (lambda: EarlyClassifier(cs.SpikingRegressor()).fit(TRAIN, LABELS), "expected a SpikingClassifier to answer"),
         (lambda: EarlyClassifier(classifier("sg")).fit(TRAIN, LABELS), "expected a model whose read-out is"),
         (lambda: EarlyClassifier(classifier()).fit(np.ones((9, 2)) * LABELS[:9, None], LABELS[:9]), "got rows"),
+        (lambda: EarlyClassifier(classifier(), fractions=(2,)).fit(TRAIN, LABELS), r"and at most 1, got \(2,\)"),
         (lambda: EarlyClassifier(classifier()).predict_early(TEST), "not fitted yet"),
         (lambda: EARLY.predict_early(TEST, 0.999), r"at most 0\.989, which 90 samples left out can show, got 0\.999"),
-        (lambda: EARLY.predict_early(TEST, 0.0), "expected confidence above 0"),
+        (lambda: EARLY.predict_early(TEST, 0.0), r"with model_\.predict$"),
     ],
 )
 def test_misuse_is_explained_in_one_sentence(call, message):
@@ -302,3 +303,14 @@ def test_two_classes_and_names_are_streamed():
         windows.stream()
     with pytest.raises(InvalidInputError, match="expected a fitted EarlyClassifier"):
         cs.save(EarlyClassifier(classifier()), "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [(cs.export_c, "early.c"), (cs.export_onnx, "early.onnx"), (cs.export_xylo, "a.npz"), (cs.export_loihi, "a.npz")],
+)
+def test_exports_refuse_several_readouts_instead_of_writing_them_as_classes(write, name, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"got an EarlyClassifier.*pass its model_") as caught:
+        write(EARLY, tmp_path / name)
+    assert_one_sentence(caught.value)
+    assert not list(tmp_path.iterdir())

@@ -5,6 +5,7 @@ import pytest
 import torch
 from chips import draw_loihi, draw_xylo
 from cli.commands import run, succeed
+from small_models import classifier
 
 import cvxsnn as cs
 from cvxsnn.core.errors import InvalidInputError
@@ -105,6 +106,7 @@ def as_network(layer):
 def test_what_a_chip_cannot_run_is_refused(fitted, counts, tmp_path):
     path = tmp_path / "chip.npz"
     lif = cs.gaussian_witnesses(5, (4,)).layers[0]
+    standardising = classifier().fit(counts, counts[:, 0, 0] > 3)
     scaled = cs.SpikingClassifier(witnesses=WitnessSet((draw_xylo(0, "v1", 5),), Provenance("pretrained")))
     scaled.standardize = False
     scaled.readout = "mean"
@@ -114,6 +116,7 @@ def test_what_a_chip_cannot_run_is_refused(fitted, counts, tmp_path):
         (lambda: cs.export_xylo(fitted["loihi"], path), "xylo neurons for xylo-audio2, got loihi neurons"),
         (lambda: cs.export_loihi(fitted["xylo-imu"], path), "loihi neurons for loihi, got xylo neurons"),
         (lambda: cs.export_xylo(as_network(lif), path), "xylo neurons for xylo-audio2, got lif neurons"),
+        (lambda: cs.export_xylo(standardising, path), "got lateral neurons: fit an estimator with target="),
         (lambda: cs.export_loihi(as_network(draw_loihi(0)), path), "every bias of loihi among"),
         (lambda: cs.export_xylo(fitted["xylo-imu"], path, target="xylo-audio2"), "expected core='v1'"),
         (lambda: cs.export_xylo(fitted["xylo-imu"], path, target="loihi"), "expected target to be one of"),

@@ -35,6 +35,7 @@ class FitOptions:
     hidden: Annotated[str | None, Option(help="Widths of the hidden layers, such as 256,512.")] = None
     n_neurons: Annotated[str, Option("--neurons", help="Number of hidden neurons, or auto.")] = "auto"
     sparsity: Annotated[str | None, Option(help="Largest number of neurons to read, or few.")] = None
+    target: Annotated[str | None, Option(help="Neurons of a chip: loihi, xylo-audio2 or xylo-imu.")] = None
     max_seconds: Annotated[float | None, Option("--seconds", help="Time for the fit.")] = None
     loss: Annotated[str | None, Option(help="logistic, softmax, hinge, squared_hinge or squared.")] = None
     penalty: Annotated[str, Option(help="auto, l1, group, elastic-net or group-elastic-net.")] = "auto"

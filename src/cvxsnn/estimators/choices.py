@@ -235,7 +235,10 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
         for name, (words, check) in _CHECKS.items():
             value = getattr(self, name)
             if isinstance(value, str) and any(words):
-                check_choice(name, value, tuple(filter(None, words)))
+                is_number = check in (check_number, check_positive_int)
+                check_choice(
+                    f"{name}, unless it is a number," if is_number else name, value, tuple(filter(None, words))
+                )
             elif value is not None or None not in words:
                 check(name, value)
         if self.hidden is not None and self.n_neurons != "auto":
@@ -262,10 +265,16 @@ class EstimatorChoices(BaseEstimator):  # type: ignore[misc]
     def _check_target(self, name: str) -> None:
         """Refuse parameters with which the network would not be one of the chip, or too large for it."""
         is_given = isinstance(self.witnesses, (Mapping, WitnessSet))
-        if self.method != "cvx" or len(self._widths()) > 1 or not (is_given or self.witnesses == "auto"):
+        wrong = {
+            "method": self.method != "cvx",
+            "hidden": len(self._widths()) > 1,
+            "witnesses": not (is_given or self.witnesses == "auto"),
+        }
+        if any(wrong.values()):
+            given = " and ".join(f"{key}={getattr(self, key)!r}" for key, is_wrong in wrong.items() if is_wrong)
             raise InvalidInputError(
                 f"expected method 'cvx', one hidden layer and witnesses 'auto', a family or a WitnessSet for "
-                f"target={name!r}, got others: leave them out"
+                f"target={name!r}, got {given}: leave that out"
             )
         target = find_target(name)
         n_read = self.sparsity if isinstance(self.sparsity, int) else self._widths()[0]

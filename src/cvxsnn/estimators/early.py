@@ -63,7 +63,7 @@ class EarlyClassifier(BaseEstimator):  # type: ignore[misc]
         The classifier, with a method that ends with a convex read-out. A copy of it is fitted; ``max_seconds`` limits
         the time of this fit alone.
     fractions : sequence of float
-        When to read, as shares of the longest training sequence.
+        When to read, as shares of the longest training sequence, above 0 and at most 1.
 
     Attributes
     ----------
@@ -125,6 +125,9 @@ class EarlyClassifier(BaseEstimator):  # type: ignore[misc]
             The fitted classifier.
         """
         check_type(self.estimator, SpikingClassifier, "a SpikingClassifier to answer early")
+        shares = [check_number("fractions", fraction) for fraction in self.fractions]
+        if not all(0 < share <= 1 for share in shares):
+            raise InvalidInputError(f"expected fractions above 0 and at most 1, got {self.fractions!r}")
         X = list(X.values()) if isinstance(X, Mapping) else X
         self.model_ = model = clone(self.estimator).fit(X, y, groups=groups)
         if not model.is_sequential_:
@@ -132,7 +135,6 @@ class EarlyClassifier(BaseEstimator):  # type: ignore[misc]
         self.classes_ = model.classes_
         sequences, readout = model.as_sequences(X), parse_readout(model.network_.readout)
         fewest = readout.n_windows if readout.kind == "mean" else 1
-        shares = [check_number("fractions", fraction) for fraction in self.fractions]
         cuts = {round(share * sequences.n_steps) for share in shares}
         self.steps_ = (*sorted(cut for cut in cuts if fewest <= cut < sequences.n_steps), sequences.n_steps)
         proofs = self._read_out(model, X, y, groups)
@@ -253,7 +255,7 @@ class EarlyClassifier(BaseEstimator):  # type: ignore[misc]
         if not 0 < confidence <= most:
             raise InvalidInputError(
                 f"expected confidence above 0 and at most {most:.4g}, which {plural(n_samples, 'sample')} left out can "
-                f"show, got {confidence!r}: fit to more samples, or read sequences to their end with predict"
+                f"show, got {confidence!r}: fit to more samples, or read sequences to their end with model_.predict"
             )
         rank = floor((1 - confidence) * (n_samples + 1) + 1e-9)  # 1 - 0.95 is a little above 0.05
         return float(self.critical_[rank - 1])

@@ -16,8 +16,15 @@ def network_of(model: Any) -> SpikingNetwork:
     Parameters
     ----------
     model : SpikingNetwork or fitted estimator
-        Anything else is refused.
+        Anything else is refused, and so is an :class:`EarlyClassifier`, whose network answers once for each read-out.
     """
+    from .early import EarlyClassifier  # which imports the estimators, and they this module
+
+    if isinstance(model, EarlyClassifier):
+        raise InvalidInputError(
+            "expected a model of one read-out, got an EarlyClassifier, which has one for each of several numbers of "
+            "steps: pass its model_, the classifier of complete sequences"
+        )
     network = getattr(model, "network_", model)
     if isinstance(network, SpikingNetwork):
         return network

@@ -160,7 +160,7 @@ def load(path: Path | str, *, max_drawn: int = LIMITS.drawn, predict_only: bool 
 
 def _read_predictor(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Predictor:
     if header["class"] not in _PREDICTORS:
-        raise InvalidInputError(f"expected an estimator for predict_only, got a {header['class']}: load it whole")
+        raise InvalidInputError(f"expected an estimator for predict_only, got {header['class']!r}: load it whole")
     predictor = _PREDICTORS[header["class"]]()
     predictor.layout = header["parameters"].get("layout")
     if predictor.layout is not None:

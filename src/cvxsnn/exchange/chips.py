@@ -109,12 +109,13 @@ def chip_arrays(model: Any, target: Target) -> dict[str, npt.NDArray[Any]]:
         The neurons and the read-out.
     """
     network = network_of(model)
+    layer = target.check(network.layers)
     scale = getattr(model, "input_scale_", None)
     if scale is not None and (scale[0].any() or (scale[1] != 1).any()):
         raise InvalidInputError(
             "expected a model that reads counts as they are, got one that standardises: fit it with standardize=False"
         )
-    arrays = layer_arrays(target.check(network.layers))
+    arrays = layer_arrays(layer)
     arrays |= {
         "readout": np.array(network.readout),
         "readout_weight": network.weight.detach().cpu().numpy(),

@@ -154,7 +154,7 @@ class NetworkState:
         parsed = parse_readout(readout)
         if length is None and parsed.kind == "mean" and parsed.n_windows > 1:
             raise InvalidInputError(
-                f"expected the number of steps in advance to read {readout!r}, got none: pass start(n_samples, n_steps)"
+                f"expected the number of steps in advance to read {readout!r}, got none: pass n_steps"
             )
         length = None if length is None else check_positive_int("n_steps", length)
         started = Counters.start(n_samples, counts.shape[1], counts.device) if parsed.statistics else counts

@@ -71,7 +71,7 @@ class Target:
         if neuron != self.neuron or not isinstance(layer, ChipLayer):
             raise InvalidInputError(
                 f"expected {self.neuron} neurons for {self.name}, got {neuron} neurons: fit an estimator with "
-                f"target={self.name!r}"
+                f"target={self.name!r} and witnesses='auto'"
             )
         self.check_most("hidden layer", 1, len(layers))
         self.check_most("input", self.n_inputs, layer.n_inputs)
