@@ -86,7 +86,7 @@ def test_the_models_have_the_neurons_that_their_names_say():
 
 def test_windows_need_the_number_of_steps():
     model = classifier(windows=3).fit(LONG, classes_of(LONG))
-    with pytest.raises(InvalidInputError, match="got none: pass n_steps$"):
+    with pytest.raises(InvalidInputError, match=r"got none: pass n_steps$"):
         model.stream()
     stream = model.stream(n_steps=10)
     for x in LONG[4]:
