@@ -113,6 +113,22 @@ def test_a_file_with_an_absurd_count_is_refused(settings, name, count, tmp_path)
     assert_one_sentence(caught.value)
 
 
+@pytest.mark.parametrize("settings", [{}, {"intercept": False}])
+@pytest.mark.parametrize("kind", [SpikingClassifier, SpikingRegressor])
+def test_a_file_shifts_only_targets_of_classes_with_an_intercept(kind, settings, tmp_path):
+    inputs, y = make_data()
+    save(kind(n_neurons=20, random_state=0, **settings).partial_fit(inputs, y), tmp_path / "model")
+    tensors, header = storage.read_tensors(tmp_path / "model", "model")
+    header["proof"]["objective"]["loss"] = [{"name": "squared", "shift": [1.0] * tensors["weight"].shape[1]}]
+    storage.write_tensors(tmp_path / "model", "model", tensors, header)
+    if kind is SpikingClassifier and not settings:
+        assert "shifted by" in str(load(tmp_path / "model").summary())
+        return
+    with pytest.raises(DataFileError, match="shifted targets of a classifier") as caught:
+        load(tmp_path / "model")
+    assert_one_sentence(caught.value)
+
+
 def test_only_partial_fit_keeps_anything(tmp_path):
     inputs, y = make_data()
     model = SpikingClassifier(n_neurons=50, random_state=0).fit(inputs, y)

@@ -171,6 +171,11 @@ def _read_estimator(
     model.history_ = History()
     model._proof = model_parts.read_proof(header["proof"], tensors, network, max_drawn) if "proof" in header else None
     model.certificate_ = None if model._proof is None else model._proof.certificate
+    proof = model._proof
+    is_classifier = header["class"] == "classifier"
+    is_shifted = proof is not None and bool(getattr(proof.objective.loss, "shift", ()))
+    if proof is not None and is_shifted and not (is_classifier and proof.has_intercept):
+        raise InvalidInputError("expected shifted targets of a classifier with an intercept only, got others")
     if "kept" in header and model._proof is not None:
         model._kept = model_parts.read_kept(header["kept"], tensors, model._proof)
     read_answers(model, header, tensors, network)
