@@ -121,6 +121,7 @@ def test_what_a_chip_cannot_run_is_refused(fitted, counts, tmp_path):
         (lambda: cs.export_xylo(fitted["xylo-imu"], path, target="xylo-audio2"), "expected core='v1'"),
         (lambda: cs.export_xylo(fitted["xylo-imu"], path, target="loihi"), "expected target to be one of"),
         (lambda: cs.export_loihi(fitted["loihi"], tmp_path / "chip.h5"), "ends in .npz"),
+        (lambda: cs.export_c(fitted["loihi"], tmp_path / "chip.c"), "export_xylo and export_loihi write neurons of"),
         (lambda: cs.export_xylo(scaled, path), "one that standardises"),
     ):
         with pytest.raises(InvalidInputError, match=message):
