@@ -9,6 +9,7 @@ from small_models import assert_one_sentence, classifier
 from tolerances import CERTIFIED_AGAIN, REFITTED
 
 import cvxsnn as cs
+from cvxsnn.convex.losses import make_loss
 from cvxsnn.core.errors import DataFileError, InvalidInputError, OtherDataWarning
 from cvxsnn.core.storage import write_tensors
 from cvxsnn.estimators import EarlyClassifier, EarlyStream, files
@@ -37,7 +38,7 @@ def test_reads_at_shares_of_the_longest_sequence_and_at_its_end():
 
 def test_every_readout_is_the_certified_optimum_over_the_sequences_cut_there():
     scaled = EARLY.model_.as_sequences(TRAIN)
-    targets = np.eye(3)[LABELS] + (EARLY.model_.proof_.objective.loss.shift or 0.0)
+    targets = np.eye(3)[LABELS] + (make_loss(EARLY.model_.proof_.objective.loss).shift or 0.0)
     for n_steps, head, certificate in zip(EARLY.steps_, EARLY.network_.heads, EARLY.certificates_, strict=True):
         assert certificate.relative_gap <= 1e-6
         cut = cs.data.Sequences(scaled.inputs[:, :n_steps], scaled.lengths.clamp(max=n_steps))

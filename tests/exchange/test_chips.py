@@ -11,6 +11,7 @@ import cvxsnn as cs
 from cvxsnn.core.errors import InvalidInputError
 from cvxsnn.exchange.chips import layer_arrays
 from cvxsnn.network import OutputHead, SpikingNetwork
+from cvxsnn.neurons import roll_out
 from cvxsnn.witnesses import Provenance, WitnessSet
 
 
@@ -46,6 +47,18 @@ def test_a_file_for_xylo_has_the_integers_of_the_layer(fitted, tmp_path):
     assert np.array_equal(arrays["dash_mem"], layer.membrane_decay[0])
     assert (arrays["core"], arrays["target"]) == ("v1", "xylo-audio2")
     assert arrays["classes"].tolist() == ["down", "up"]
+
+
+@pytest.mark.parametrize("target", ["xylo-audio2", "xylo-imu"])
+def test_scores_follow_from_the_spikes_as_the_documentation_says(fitted, counts, target, tmp_path):
+    model = fitted[target]
+    cs.export_xylo(model, tmp_path / "chip.npz")
+    arrays = read(tmp_path / "chip.npz")
+    assert arrays["readout"] == "mean"
+    rates = roll_out(model.network_.layers, model.as_sequences(counts), "all").double().mean(1).numpy()
+    scores = rates[:, arrays["readout_neurons"]] @ arrays["readout_weight"] + arrays["readout_intercept"]
+    chosen = scores.argmax(1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
+    assert np.array_equal(arrays["classes"][chosen], model.predict(counts))
 
 
 def test_a_file_is_for_the_chip_of_its_model(fitted, tmp_path):
@@ -121,6 +134,7 @@ def test_what_a_chip_cannot_run_is_refused(fitted, counts, tmp_path):
         (lambda: cs.export_xylo(fitted["xylo-imu"], path, target="xylo-audio2"), "expected core='v1'"),
         (lambda: cs.export_xylo(fitted["xylo-imu"], path, target="loihi"), "expected target to be one of"),
         (lambda: cs.export_loihi(fitted["loihi"], tmp_path / "chip.h5"), "ends in .npz"),
+        (lambda: cs.export_c(fitted["loihi"], tmp_path / "chip.c"), "export_xylo and export_loihi write neurons of"),
         (lambda: cs.export_xylo(scaled, path), "one that standardises"),
     ):
         with pytest.raises(InvalidInputError, match=message):

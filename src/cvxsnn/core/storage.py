@@ -135,7 +135,8 @@ def read_tensors(path: Path | str, kind: str) -> tuple[dict[str, Tensor], dict[s
         raise
     except Exception as error:  # parsing damaged contents raises errors of many types
         raise DataFileError(
-            f"expected a {kind} file, but {path} is truncated or damaged ({first_line(error)}): copy or make it again"
+            f"expected a {kind} file, but {path} is truncated or damaged, or another file ({first_line(error)}): copy "
+            "or make it again"
         ) from None
     expected = metadata.pop("checksum", "")
     if expected != _checksum(metadata, tensors):

@@ -33,6 +33,11 @@ def export_xylo(model: Any, path: Path | str, *, target: str | None = None) -> N
     read-out is computed off the chip: ``readout_weight``, ``readout_intercept``, ``readout_neurons`` and ``readout``
     say how scores follow from the spikes of the hidden neurons; several spikes of a step count as one.
 
+    With the read-out ``"mean"``, scores are ``rates[readout_neurons] @ readout_weight + readout_intercept``, where
+    ``rates`` are the shares of the steps in which each neuron fired; with ``"last"``, the spikes of the last step take
+    their place. The largest score is that of the label in ``classes``; of two classes with one score, a positive one
+    means the second.
+
     Parameters
     ----------
     model : SpikingClassifier, SpikingRegressor or SpikingNetwork

@@ -324,7 +324,7 @@ def _layer(
     if type(layer) not in supported:
         raise InvalidInputError(
             f"expected LIF or threshold neurons, or lateral neurons in the first layer, got {type(layer).__name__}: "
-            "others are not exported"
+            "others are not exported; export_xylo and export_loihi write neurons of chips"
         )
     group = np.zeros(len(needed), dtype=np.int64)
     kind = np.array(["membrane"] * len(needed), dtype=object)
