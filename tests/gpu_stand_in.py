@@ -134,6 +134,8 @@ def gpu_stand_in(monkeypatch):
     """Have the CPU take the paths of a GPU on which Triton is not installed, unless there is a GPU."""
     if torch.cuda.is_available():
         return
+    if gpu_kernels.triton is not None and gpu_kernels.triton is sys.modules.get("triton"):
+        monkeypatch.setattr(gpu_kernels, "triton", None)  # the real one, which finds no GPU
     monkeypatch.setattr(gpu, "is_gpu", lambda device: True)
     monkeypatch.setattr(torch, "_int_mm", refuse_int_mm)
     for name, value in {
