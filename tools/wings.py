@@ -19,7 +19,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
 from grimp import ImportGraph
 from importlinter import ContractCheck
 from importlinter.contracts.protected import ProtectedContract
@@ -91,17 +90,19 @@ def skip_what_is_gone(report: Any, error: BaseException | None) -> Any:
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Any:
-    """Skip files that import from the wing."""
-    report = yield
-    return skip_what_is_gone(report, report.call.excinfo and report.call.excinfo.value)
+if "pytest" in sys.modules:  # which has this file as a plugin in the scratch copy
+    import pytest
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report() -> Any:
+        """Skip files that import from the wing."""
+        report = yield
+        return skip_what_is_gone(report, report.call.excinfo and report.call.excinfo.value)
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: Any) -> Any:
-    """Skip tests that need the wing."""
-    return skip_what_is_gone((yield), call.excinfo and call.excinfo.value)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(call: Any) -> Any:
+        """Skip tests that need the wing."""
+        return skip_what_is_gone((yield), call.excinfo and call.excinfo.value)
 
 
 def main() -> None:
