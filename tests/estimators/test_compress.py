@@ -68,7 +68,7 @@ def test_other_data_are_used_with_a_warning():
     assert small.certify(X[:90], LABELS[:90]).relative_gap <= small.tol
 
 
-@pytest.mark.parametrize("sparsity", [None, "accuracy", 2.5, 0, True])
+@pytest.mark.parametrize("sparsity", [None, "accuracy", 2.5, 0, True, np.array([3, 5])])
 def test_what_is_not_a_number_of_neurons_is_refused_in_one_sentence(sparsity):
     model = SpikingClassifier(**SHORT).fit(X, LABELS)
     with pytest.raises(InvalidInputError, match="expected") as refused:

@@ -92,3 +92,8 @@ def test_a_process_that_predicts_imports_no_scikit_learn(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_predict_only_is_true_or_false(tmp_path):
+    with pytest.raises(InvalidInputError, match="predict_only to be True or False, got 'yes'"):
+        load(tmp_path / "model", predict_only="yes")

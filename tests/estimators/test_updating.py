@@ -228,6 +228,8 @@ def test_warm_start_solves_for_the_readout_of_the_same_neurons():
     assert_close_certificates(model.certificate_, certified(model, inputs, y))
     with pytest.raises(InvalidInputError, match="unknown labels"):
         model.fit(inputs, y + 1)
+    with pytest.raises(InvalidInputError, match="group"):
+        model.fit(inputs, y, groups=np.zeros(len(y)))
     model.set_params(warm_start=False).fit(inputs, y + 1)
     assert model.classes_.tolist() == [1, 2, 3]
 

@@ -163,7 +163,7 @@ class ClassAnswers(Answers):
         if loss == "logistic" and scores.shape[1] > 1:  # one class against the rest
             shares = torch.sigmoid(scores)
             return (shares / shares.sum(1, keepdim=True)).numpy()
-        # Files of version 0.1.0 have a scale for every loss, and only the squared loss ever used it.
+        # The other losses train probabilities directly.
         scale = self.probability_scale_ if loss == "squared" else None
         return torch.softmax(logits(scores, scale or 1.0), dim=1).numpy()
 

@@ -158,7 +158,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
             The fitted estimator.
         """
         if hasattr(self, "network_") and check_bool("warm_start", self.warm_start):
-            return self._fit_readout(X, y, sample_weight)
+            return self._fit_readout(X, y, sample_weight, groups)
         return self._fit(X, y, sample_weight, groups)
 
     @all_or_nothing
@@ -204,7 +204,7 @@ class SpikingEstimator(EstimatorChoices, Answers):
         SpikingClassifier or SpikingRegressor
             The smaller model, whose certificate covers the neurons that it reads.
         """
-        if sparsity != "few" and not isinstance(sparsity, (int, np.integer)):
+        if not isinstance(sparsity, (int, np.integer)) and not (isinstance(sparsity, str) and sparsity == "few"):
             raise InvalidInputError(f"expected a number of neurons or 'few', got {sparsity!r}: pass 64, say")
         witnesses, readout = self.proof_.witnesses, self.network_.readout
         self.data_of_fit(X, y, sample_weight)
@@ -248,10 +248,10 @@ class SpikingEstimator(EstimatorChoices, Answers):
         solution, kept = self._kept.add(proof, rows, self.tol)
         return self._take_over(proof, solution, "update", score, begin, fingerprint_=None, _kept=kept)
 
-    def _fit_readout(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _fit_readout(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
         """Solve for the read-out of the same neurons on other data, from the present solution."""
         proof, begin = self.proof_, time.perf_counter()
-        data = self._read(X, y, sample_weight, reset=False)
+        data = self._read(X, y, sample_weight, reset=False, groups=groups)
         given = [None if isinstance(value, str) else float(value) for value in (self.l1_strength, self.l2_strength)]
         problem = proof.problem(data)
         problem = problem.with_strength(problem.l1_strength if given[0] is None else given[0], given[1])

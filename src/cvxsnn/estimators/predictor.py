@@ -142,6 +142,7 @@ def load(path: Path | str, *, max_drawn: int = LIMITS.drawn, predict_only: bool 
     >>> type(network).__name__
     'SpikingNetwork'
     """
+    check_bool("predict_only", predict_only)
     tensors, header = read_tensors(path, "model")
     try:
         model_parts.check_tensors(tensors)
